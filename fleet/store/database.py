@@ -1,0 +1,127 @@
+"""Opening the database: SQLite for one machine, PostgreSQL for many processes, the same code on both."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session, sessionmaker
+
+from fleet.core.errors import InvalidInput, StoreBusy, StoreError
+
+
+class db_now(sa.sql.functions.FunctionElement[float]):
+    """The database's clock, seconds since the epoch with a fraction. Every time on a row is this one, so that two
+    workers with different clocks agree about leases and deadlines."""
+
+    type = sa.Double()
+    inherit_cache = True
+    name = "db_now"
+
+
+@compiles(db_now, "sqlite")
+def _sqlite_now(element: db_now, compiler: Any, **kw: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(db_now, "postgresql")
+def _postgresql_now(element: db_now, compiler: Any, **kw: Any) -> str:
+    # clock_timestamp() moves inside a transaction, now() would not: a lease is counted from the moment it is written
+    return "extract(epoch from clock_timestamp())::double precision"
+
+
+class Database:
+    """An engine and its sessions. `begin()` is a write transaction, `read()` one that promises not to write."""
+
+    def __init__(self, url: str, pool_size: int = 20) -> None:
+        self.url = _url(url)
+        self.engine = _engine(self.url, pool_size)
+        self._sessions = sessionmaker(self.engine, expire_on_commit=False)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def begin(self) -> Iterator[Session]:
+        """A transaction that writes. On SQLite it takes the write lock first (BEGIN IMMEDIATE), so that what it reads
+        stays true until it commits. Raises StoreBusy, StoreError."""
+        with _translated(), self._sessions() as session:
+            if self.is_sqlite:
+                session.connection(execution_options={"fleet_immediate": True})
+            yield session
+            session.commit()  # an exception leaves by the session's own exit, which rolls back
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A transaction that only reads; rolled back at its end."""
+        with _translated(), self._sessions() as session:
+            yield session
+            session.rollback()
+
+    def now(self) -> float:
+        with self.read() as session:
+            return float(session.scalar(sa.select(db_now())) or 0.0)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _url(text: str) -> URL:
+    try:
+        url = make_url(text)
+    except sa.exc.ArgumentError:
+        raise InvalidInput(
+            f"database: {text!r} is not a URL; use sqlite:///PATH or postgresql://USER@HOST/NAME", "database"
+        ) from None
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "postgresql+psycopg"):
+        raise InvalidInput(f"database: {url.drivername} is not supported; use sqlite or postgresql", "database")
+    if url.drivername == "sqlite" and url.database in (None, "", ":memory:"):
+        raise InvalidInput("database: SQLite needs a file, memory would lose the fleet: sqlite:///PATH", "database")
+    return url
+
+
+def _engine(url: URL, pool_size: int) -> sa.Engine:
+    if url.drivername != "sqlite":
+        return sa.create_engine(url, pool_size=pool_size, max_overflow=10, pool_pre_ping=True)
+    engine = sa.create_engine(url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": 30})
+
+    @sa.event.listens_for(engine, "connect")
+    def _(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves, so that a read can start the transaction too
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON"):
+            connection.execute("PRAGMA " + pragma)
+
+    @sa.event.listens_for(engine, "begin")
+    def _(connection: sa.Connection) -> None:
+        immediate = connection.get_execution_options().get("fleet_immediate", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+    return engine
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OperationalError as exc:
+        text = str(exc.orig)
+        if "locked" in text or "busy" in text:
+            raise StoreBusy(f"the database is locked by another process: {text}") from exc
+        if "full" in text:
+            raise StoreError(f"the database cannot grow, its disk is full: {text}") from exc
+        if "unable to open" in text:
+            raise StoreError(f"the database file cannot be opened, check path and permissions: {text}") from exc
+        if exc.connection_invalidated or "connect" in text:
+            raise StoreBusy(f"the database does not answer: {text}") from exc
+        raise StoreError(f"the database refused: {text}") from exc
+    except DBAPIError as exc:
+        if exc.connection_invalidated:
+            raise StoreBusy(f"the connection to the database broke: {exc.orig}") from exc
+        raise
