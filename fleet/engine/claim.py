@@ -128,7 +128,7 @@ def _due(kinds: list[str]) -> list[sa.ColumnElement[bool]]:
 
 
 def _through_the_gate(
-    session: Session, oldest: sa.Select[tuple[RunRow]], budgets: Budgets, db: Database
+    session: Session, oldest: sa.Select[RunRow], budgets: Budgets, db: Database
 ) -> RunRow | None:
     if not db.is_sqlite:
         session.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _GATE_LOCK})

@@ -6,11 +6,11 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 _Json = sa.JSON(none_as_null=True)
-_Time = sa.Double()
+_Time: sa.types.TypeEngine[float] = sa.Double()
 
 
 class Base(DeclarativeBase):
-    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own interface
+    type_annotation_map = {
         dict[str, Any]: _Json,
         list[Any]: _Json,
         float: _Time,

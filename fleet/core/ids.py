@@ -1,0 +1,20 @@
+"""Ids of our records: a prefix that says of what, the time in milliseconds and randomness, so that they sort by age and
+are never derived from anything that a repair replaces."""
+
+import secrets
+import time
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no letter that reads as a digit
+
+
+def new_id(prefix: str) -> str:
+    """`val-06c9k2m4v3-7q2xw9` and the like: 10 digits of time, 6 of randomness, safe in a path, a shell and a URL."""
+    return f"{prefix}-{_digits(int(time.time() * 1000), 10)}-{_digits(secrets.randbits(30), 6)}"
+
+
+def _digits(number: int, width: int) -> str:
+    out = ""
+    for _ in range(width):
+        number, digit = divmod(number, 32)
+        out = _ALPHABET[digit] + out
+    return out

@@ -1,0 +1,31 @@
+"""What waits for a person: one open record per kind and subject, with the reason and what to do next."""
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from fleet.core.ids import new_id
+from fleet.store.database import db_now
+from fleet.store.tables import AttentionRow
+
+
+def need(session: Session, kind: str, subject: str, *, machine: str | None, reason: str, next_step: str) -> None:
+    """Open a record, or bring the open one of this kind and subject up to date (its `since` stays)."""
+    row = session.scalar(
+        sa.select(AttentionRow).where(
+            AttentionRow.kind == kind, AttentionRow.subject == subject, AttentionRow.resolved_at.is_(None)
+        )
+    )
+    if row is None:
+        row = AttentionRow(id=new_id("att"), kind=kind, subject=subject, since=session.scalar(sa.select(db_now())) or 0.0)
+        session.add(row)
+    row.machine, row.reason, row.next_step = machine, reason, next_step
+
+
+def settle(session: Session, by: str, *, machine: str | None = None, kind: str | None = None) -> None:
+    """Close open records that have come to their end by themselves, such as a machine's when it passed."""
+    wanted = [AttentionRow.resolved_at.is_(None)]
+    if machine is not None:
+        wanted.append(AttentionRow.machine == machine)
+    if kind is not None:
+        wanted.append(AttentionRow.kind == kind)
+    session.execute(sa.update(AttentionRow).where(*wanted).values(resolved_at=db_now(), resolved_by=by))
