@@ -1,10 +1,14 @@
 """What waits for a person: one open record per kind and subject, with the reason and what to do next."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from fleet.core.errors import NotFound, Refused
 from fleet.core.ids import new_id
 from fleet.store.database import db_now
+from fleet.store.page import Page, page
 from fleet.store.tables import AttentionRow
 
 
@@ -16,7 +20,9 @@ def need(session: Session, kind: str, subject: str, *, machine: str | None, reas
         )
     )
     if row is None:
-        row = AttentionRow(id=new_id("att"), kind=kind, subject=subject, since=session.scalar(sa.select(db_now())) or 0.0)
+        row = AttentionRow(
+            id=new_id("att"), kind=kind, subject=subject, since=session.scalar(sa.select(db_now())) or 0.0
+        )
         session.add(row)
     row.machine, row.reason, row.next_step = machine, reason, next_step
 
@@ -29,3 +35,24 @@ def settle(session: Session, by: str, *, machine: str | None = None, kind: str |
     if kind is not None:
         wanted.append(AttentionRow.kind == kind)
     session.execute(sa.update(AttentionRow).where(*wanted).values(resolved_at=db_now(), resolved_by=by))
+
+
+def resolve(session: Session, id_: str, by: str) -> AttentionRow:
+    """A person has seen to it. Raises NotFound, Refused."""
+    row = session.get(AttentionRow, id_, with_for_update=True)
+    if row is None:
+        raise NotFound(f"there is no attention record {id_!r}; `fleet attention list` shows the open ones")
+    if row.resolved_at is not None:
+        raise Refused(f"attention record {id_} was already resolved by {row.resolved_by}")
+    row.resolved_at, row.resolved_by = session.scalar(sa.select(db_now())), by
+    return row
+
+
+def listed(
+    session: Session, *, machine: str | None = None, after: list[Any] | None = None, limit: int = 100
+) -> Page[AttentionRow]:
+    """Open records, the longest waiting first."""
+    wanted = sa.select(AttentionRow).where(AttentionRow.resolved_at.is_(None))
+    if machine is not None:
+        wanted = wanted.where(AttentionRow.machine == machine)
+    return page(session, wanted, (AttentionRow.since, AttentionRow.id), after, limit)

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from fleet.store.database import db_now
+from fleet.store.page import Page, page
 from fleet.store.tables import AuditRow
 
 
@@ -42,3 +43,13 @@ def write(
             detail=dict(detail or {}),
         )
     )
+
+
+def listed(
+    session: Session, *, machine: str | None = None, after: list[Any] | None = None, limit: int = 100
+) -> Page[AuditRow]:
+    """Newest first."""
+    wanted = sa.select(AuditRow)
+    if machine is not None:
+        wanted = wanted.where(AuditRow.machine == machine)
+    return page(session, wanted, (AuditRow.id,), after, limit, newest_first=True)
