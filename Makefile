@@ -1,0 +1,44 @@
+# make setup   .venv with everything Python needs, test and lint tools included (Python 3.11+, no root)
+# make run     the service on a simulated rack, with a demonstration; Ctrl-C ends it
+# make test    lint, strict types, import rules, and every test (root on Debian also installs the system packages)
+# make torture the long run of the kill -9 test      make bench   the figures of the design, as ratios
+# make lint    the part of `make test` that runs nothing    make lock   pin the newest allowed dependencies
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: help setup system run lint test torture bench lock
+help:
+	@sed -n 's/^# //p' Makefile
+
+setup:
+	@tools/setup
+
+system:
+	@tools/system-packages
+
+run: setup
+	@$(BIN)/fleet up --lab 6 --demo
+
+lint: setup
+	@echo '== format';  $(BIN)/ruff format --check .
+	@echo '== lint';    $(BIN)/ruff check .
+	@echo '== types';   $(BIN)/mypy
+	@echo '== imports'; $(BIN)/lint-imports
+
+test: system lint
+	@echo '== tests';   $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+torture: system setup
+	@$(BIN)/python -m tests.torture
+
+bench: setup
+	@$(BIN)/python -m tests.bench
+
+lock: setup
+	@$(BIN)/python -m uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv
+	@$(BIN)/python -m uv pip compile requirements/dev.in --output-file requirements.lock --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
