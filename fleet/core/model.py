@@ -140,6 +140,7 @@ class HostView:
     """One look at a host, taken in one round trip."""
 
     boot_id: str
+    wall: float  # the host's own clock, seconds since the epoch: what its log's stamps are to be compared with
     domains: tuple[Domain, ...]
     devices: Mapping[str, DeviceState]  # by host PCI address, for every address that was asked for
     drivers: Mapping[str, str | None] = field(default_factory=dict)

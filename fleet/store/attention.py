@@ -29,7 +29,7 @@ def need(session: Session, kind: str, subject: str, *, machine: str | None, reas
 
 def settle(session: Session, by: str, *, machine: str | None = None, kind: str | None = None) -> None:
     """Close open records that have come to their end by themselves, such as a machine's when it passed."""
-    wanted = [AttentionRow.resolved_at.is_(None)]
+    wanted: list[sa.ColumnElement[bool]] = [AttentionRow.resolved_at.is_(None)]
     if machine is not None:
         wanted.append(AttentionRow.machine == machine)
     if kind is not None:

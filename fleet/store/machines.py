@@ -70,7 +70,14 @@ def refresh(session: Session, machine: Machine, by: By) -> None:
 
 
 def move(
-    session: Session, seen: Machine, how: Move, why: str, by: By, *, detail: Mapping[str, Any] | None = None, **also: Any
+    session: Session,
+    seen: Machine,
+    how: Move,
+    why: str,
+    by: By,
+    *,
+    detail: Mapping[str, Any] | None = None,
+    **also: Any,
 ) -> Machine:
     """Compare and swap on the version that `seen` has: state, audit entry and pool notice are one transaction.
 
