@@ -50,7 +50,7 @@ class Database:
     def begin(self) -> Iterator[Session]:
         """A transaction that writes. On SQLite it takes the write lock first (BEGIN IMMEDIATE), so that what it reads
         stays true until it commits. Raises StoreBusy, StoreError."""
-        with _translated(), self._sessions() as session:
+        with translated(), self._sessions() as session:
             if self.is_sqlite:
                 session.connection(execution_options={"fleet_immediate": True})
             yield session
@@ -59,7 +59,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A transaction that only reads; rolled back at its end."""
-        with _translated(), self._sessions() as session:
+        with translated(), self._sessions() as session:
             yield session
             session.rollback()
 
@@ -107,7 +107,7 @@ def _engine(url: URL, pool_size: int) -> sa.Engine:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     try:
         yield
     except OperationalError as exc:
