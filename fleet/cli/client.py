@@ -1,0 +1,175 @@
+"""The API as the commands see it: JSON in, JSON out, one exception. Writes carry an idempotency key, so that a request
+whose answer was lost is simply sent again."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from fleet.cli.exits import CommandError, Exit, of_problem
+from fleet.cli.profile import Profile
+
+Json = dict[str, Any]
+Params = Mapping[str, str | int | None]
+
+_ANSWER_LIMIT_BYTES = 64 << 20
+_PAGE = 500
+_PAUSES_S = (0.2, 0.5, 1.0)
+"""Between tries: long enough for a service that restarts its listener, short enough for somebody who mistyped a port."""
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Client:
+    """One service. Raises CommandError, whose status is the exit status; closed by `with`."""
+
+    def __init__(self, profile: Profile, timeout_s: float = 30.0) -> None:
+        self.url = profile.url
+        try:
+            parts = urlsplit(self.url)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise CommandError(
+                f"--url: {self.url!r} is not an address; it looks like http://127.0.0.1:8470", Exit.USAGE
+            )
+        headers = {"Accept": "application/json"}
+        if profile.token is not None:
+            if not (profile.token.isascii() and profile.token.isprintable()):
+                raise CommandError("--token: has characters that no token has", Exit.USAGE)
+            headers["Authorization"] = f"Bearer {profile.token}"
+        self._http = httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            timeout=httpx.Timeout(timeout_s, connect=5.0),
+            verify=parts.scheme == "https",  # loading certificates that nobody will show costs 30 ms
+            trust_env=parts.hostname not in _LOOPBACK,  # a proxy has no way to this machine
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Params | None = None) -> Any:
+        return self._json(self._send("GET", path, params=params))
+
+    def text(self, path: str) -> str:
+        return self._send("GET", path).decode(errors="replace")
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None) -> Any:
+        """`key` is the idempotency key; one is made where the caller has no better."""
+        return self._json(self._send("POST", path, body=body or {}, key=key or str(uuid.uuid4())))
+
+    def rows(
+        self, path: str, params: Params | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Json:
+        """`{items, next}`: everything, or one page of `limit` rows from `cursor` on."""
+        asked = {**(params or {}), "limit": limit or _PAGE, "cursor": cursor}
+        page = self._page(path, asked)
+        if limit is not None:
+            return page
+        items: list[Any] = [*page["items"]]
+        while page.get("next"):
+            page = self._page(path, {**asked, "cursor": str(page["next"])})
+            items += page["items"]
+        return {"items": items, "next": None}
+
+    def _page(self, path: str, params: Params) -> Json:
+        page = self.get(path, params)
+        if not isinstance(page, dict) or not isinstance(page.get("items"), list):
+            raise self._not_ours("its answer is not a list")
+        return page
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> bytes:
+        request = self._http.build_request(
+            method,
+            path,
+            params={k: v for k, v in (params or {}).items() if v is not None},
+            json=body,
+            headers={"Idempotency-Key": key} if key else None,
+        )
+        unsure = False  # a write was sent and nobody said what became of it
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                status, raw = self._once(request)
+            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
+                lost: httpx.HTTPError = exc
+            except httpx.TransportError as exc:
+                lost, unsure = exc, unsure or method != "GET"
+            else:
+                if status != httpx.codes.SERVICE_UNAVAILABLE or pause_s is None:
+                    return self._judged(status, raw)
+            if pause_s is not None:
+                time.sleep(pause_s)
+        if unsure:
+            raise CommandError(
+                f"{self.url} took the request and never answered ({lost}): it may have been done. Look before "
+                f"doing it again; its idempotency key is {key}",
+                Exit.NOT_SETTLED,
+            ) from lost
+        raise CommandError(
+            f"{self.url} does not answer: {lost}. Is the service up (`fleet up`), and is the address right (--url)?",
+            Exit.NOT_REACHED,
+        ) from lost
+
+    def _once(self, request: httpx.Request) -> tuple[int, bytes]:
+        response = self._http.send(request, stream=True)
+        try:
+            raw = bytearray()
+            for chunk in response.iter_bytes():
+                raw += chunk
+                if len(raw) > _ANSWER_LIMIT_BYTES:
+                    raise self._not_ours(f"its answer has more than {_ANSWER_LIMIT_BYTES >> 20} MiB")
+            return response.status_code, bytes(raw)
+        finally:
+            response.close()
+
+    def _judged(self, status: int, raw: bytes) -> bytes:
+        if 200 <= status < 300:
+            return raw
+        try:
+            problem = json.loads(raw)
+        except ValueError:
+            problem = None
+        if not isinstance(problem, dict):
+            raise self._not_ours(f"it answered {status} without a problem document")
+        raise CommandError("\n".join(_sentences(problem, status)), of_problem(status, problem.get("code")), problem)
+
+    def _json(self, raw: bytes) -> Any:
+        try:
+            return json.loads(raw)
+        except ValueError:
+            raise self._not_ours("its answer is not JSON") from None
+
+    def _not_ours(self, why: str) -> CommandError:
+        return CommandError(f"{self.url} is not this service, or of another version: {why}", Exit.INTERNAL)
+
+
+def _sentences(problem: Mapping[str, Any], status: int) -> Iterator[str]:
+    detail = problem.get("detail") or problem.get("title") or f"the service answered {status}"
+    field = problem.get("field")
+    yield f"{field}: {detail}" if field and not str(detail).startswith(str(field)) else str(detail)
+    errors = problem.get("errors")
+    for error in errors if isinstance(errors, list) else []:
+        if isinstance(error, dict):
+            yield "  " + ": ".join(
+                str(error[k]) for k in ("row", "name", "field", "detail") if error.get(k) is not None
+            )
+        else:
+            yield f"  {error}"

@@ -1,0 +1,184 @@
+"""`fleet machine`: the fleet's records, and taking machines in and out of automation."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fleet.cli import session
+from fleet.cli.output import Column, Row, print_details, print_table, say, time
+
+app = session.noun("Machines of the fleet.")
+
+Name = Annotated[str, typer.Argument(metavar="MACHINE")]
+
+COLUMNS: tuple[Column, ...] = (
+    ("NAME", "name"),
+    ("STATE", "state"),
+    ("SINCE", lambda row: time(row.get("since"))),
+    ("SKU", "sku"),
+    ("INSTANCES", lambda row: _instances(row)),
+    ("HOLD", lambda row: (row.get("hold") or {}).get("owner")),
+    ("WHY", "why"),
+)
+_SLOTS: tuple[Column, ...] = tuple(
+    (name.upper().replace("_", " "), name)
+    for name in ("slot", "kind", "pci", "guest_pci", "serial", "guid", "switch_port")
+)
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    state: Annotated[
+        str | None, typer.Option("--state", help="available, allocated, vacated, validating, failed or retired.")
+    ] = None,
+    machine: session.OfMachine = None,
+    limit: session.Limit = None,
+    cursor: session.Cursor = None,
+) -> None:
+    """All machines, by name."""
+    here = session.of(context)
+    with here.connect() as client:
+        page = client.rows("/v1/machines", {"state": state, "machine": machine}, limit, cursor)
+    here.answer_list(page, COLUMNS, "No machines.")
+
+
+@app.command()
+def show(context: typer.Context, machine: Name) -> None:
+    """One machine: state, who is on it, who holds it, its devices."""
+    here = session.of(context)
+    with here.connect() as client:
+        found = client.get(f"/v1/machines/{session.segment(machine)}")
+    here.answer(found, lambda: _print(found))
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    sku: Annotated[str, typer.Option("--sku", help="Hardware type, a file in playbooks/skus.")],
+    address: Annotated[
+        str | None, typer.Option("--address", help="Of the host's SSH server; NAME if left out.")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", min=1, max=65535)] = None,
+    user: Annotated[str | None, typer.Option("--user", help="SSH login on the host.")] = None,
+    host_key: Annotated[
+        str | None,
+        typer.Option("--host-key", help="The host's public key, 'ssh-ed25519 AAAA...': nothing else is let in."),
+    ] = None,
+    key_ref: Annotated[
+        str | None,
+        typer.Option("--key-ref", help="Where the login key is: file:PATH or env:NAME on the service's side."),
+    ] = None,
+    rack: Annotated[str | None, typer.Option("--rack")] = None,
+    power_feed: Annotated[str | None, typer.Option("--power-feed")] = None,
+    capacity: Annotated[int | None, typer.Option("--capacity", min=1, help="Tenant instances it can carry.")] = None,
+    guest_address: Annotated[
+        str | None, typer.Option("--guest-address", help="Of the test VM, seen from the host.")
+    ] = None,
+    guest_port: Annotated[int | None, typer.Option("--guest-port", min=1, max=65535)] = None,
+    scratch_disk: Annotated[
+        str | None, typer.Option("--scratch-disk", help="Disk in the test VM that the storage check may overwrite.")
+    ] = None,
+    slots: Annotated[Path | None, typer.Option("--slots", help="YAML or JSON file with the slot map.")] = None,
+) -> None:
+    """Add one machine. It starts `available`."""
+    from fleet.cli import machine_file
+
+    here = session.of(context)
+    ssh = {"address": address, "port": port, "user": user, "host_key": host_key, "key_ref": key_ref}
+    body: dict[str, Any] = {
+        "name": name,
+        "sku": sku,
+        "ssh": {k: v for k, v in ssh.items() if v is not None},
+        "rack": rack,
+        "power_feed": power_feed,
+        "capacity": capacity,
+        "guest_address": guest_address,
+        "guest_port": guest_port,
+        "scratch_disk": scratch_disk,
+        "slots": machine_file.slots(slots) if slots else None,
+    }
+    with here.connect() as client:
+        made = client.post("/v1/machines", {k: v for k, v in body.items() if v})
+    here.answer(made, lambda: say(f"{name} is in the fleet, {made['state']}."))
+
+
+@app.command("import")
+def import_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML, JSON or CSV, a machine a row.")],
+) -> None:
+    """Add every machine of a file, or none of them: one bad row stops all, and every bad row is listed."""
+    from fleet.cli import machine_file
+
+    here = session.of(context)
+    rows = machine_file.read(file)
+    with here.connect() as client:
+        done = client.post("/v1/machines/import", {"machines": rows})
+    here.answer(done, lambda: say(f"{len(rows)} machines are in the fleet."))
+
+
+@app.command()
+def hold(
+    context: typer.Context,
+    machine: Name,
+    reason: session.Reason,
+    lock_power: Annotated[
+        bool, typer.Option("--lock-power", help="Nothing may switch its power: hands inside.")
+    ] = False,
+    expires_in_s: Annotated[
+        int | None, typer.Option("--expires-in-s", min=1, help="Seconds; never if left out.")
+    ] = None,
+) -> None:
+    """Stop automation on a machine. It cannot be claimed; a running validation goes on."""
+    body: dict[str, Any] = {"reason": reason, "lock_power": lock_power}
+    _change(context, machine, "hold", body | ({"expires_in_s": expires_in_s} if expires_in_s else {}), "is held")
+
+
+@app.command()
+def unhold(context: typer.Context, machine: Name) -> None:
+    """Give a held machine back to automation."""
+    _change(context, machine, "unhold", {}, "is no longer held")
+
+
+@app.command()
+def withdraw(context: typer.Context, machine: Name, reason: session.Reason) -> None:
+    """Take an available machine out of the pool and hold it."""
+    _change(context, machine, "withdraw", {"reason": reason}, "is out of the pool")
+
+
+@app.command()
+def retire(context: typer.Context, machine: Name, reason: session.Reason) -> None:
+    """Take a machine out of the fleet for good. Refused while a validation is open."""
+    _change(context, machine, "retire", {"reason": reason}, "is retired")
+
+
+def _change(context: typer.Context, machine: str, verb: str, body: dict[str, Any], said: str) -> None:
+    here = session.of(context)
+    with here.connect() as client:
+        row = client.post(f"/v1/machines/{session.segment(machine)}/{verb}", body)
+    here.answer(row, lambda: say(f"{machine} {said}."))
+
+
+def _instances(row: Row) -> str:
+    return ", ".join(f"{i.get('id')} ({i.get('kind')})" for i in row.get("instances") or ())
+
+
+def _print(row: Row) -> None:
+    hold = row.get("hold") or {}
+    print_details(
+        [
+            *((name, row.get(name)) for name in ("name", "sku", "state", "since", "why", "version")),
+            ("instances", _instances(row)),
+            ("validation", row.get("open_validation")),
+            ("hold", f"{hold.get('owner')} since {hold.get('since')}: {hold.get('reason')}" if hold else None),
+            ("hold ends", hold.get("expires_at")),
+            ("power locked", "yes" if hold.get("lock_power") else None),
+            *((name, row.get(name)) for name in ("rack", "power_feed", "capacity", "scratch_disk", "handed_over_at")),
+        ]
+    )
+    if row.get("slots"):
+        say("")
+        print_table(row["slots"], _SLOTS, "")

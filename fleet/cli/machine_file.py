@@ -1,0 +1,180 @@
+"""Files of machines: YAML, JSON or CSV in, the rows that `POST /v1/machines/import` takes out. What is wrong with the file
+itself is found here, every bad row at once; what is wrong with a value, the service says."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fleet.cli.exits import CommandError, Exit
+
+_LIMIT_BYTES = 4 << 20  # the service takes no more
+_LIMIT_ROWS = 10_000
+
+_CSV_SSH = ("address", "user", "host_key", "key_ref")
+_CSV_TEXT = ("name", "sku", "rack", "power_feed", "guest_address", "scratch_disk")
+_CSV_COUNTS = ("capacity", "guest_port")
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """The machines in `file`, at least one. Raises CommandError that lists every bad row."""
+    parse = _PARSERS.get(file.suffix.lower())
+    if parse is None:
+        raise _bad(file, f"ends in {file.suffix or 'nothing'}: a file of machines is .yaml, .json or .csv")
+    rows, errors = parse(file, _text(file))
+    if not rows and not errors:
+        raise _bad(file, "has no machines")
+    if len(rows) > _LIMIT_ROWS:
+        raise _bad(file, f"has {len(rows)} machines, at most {_LIMIT_ROWS} fit in one import")
+    errors += _repeated(rows)
+    if errors:
+        raise _bad(file, "nothing was imported:\n" + "\n".join(f"  {error}" for error in errors))
+    return [row for _, row in rows]
+
+
+def slots(file: Path) -> list[Any]:
+    """The slot map in a YAML or JSON file: a list, or a list under `slots`."""
+    if file.suffix.lower() not in (".yaml", ".yml", ".json"):
+        raise _bad(file, "a slot map is .yaml or .json")
+    data = _document(file, _text(file))
+    found = data.get("slots") if isinstance(data, dict) else data
+    if not isinstance(found, list) or not all(isinstance(slot, dict) for slot in found):
+        raise _bad(file, "is not a list of slots")
+    return found
+
+
+Rows = tuple[list[tuple[str, dict[str, Any]]], list[str]]
+"""Rows with the words for where they stand, and what is wrong with others."""
+
+
+def _from_document(file: Path, text: str) -> Rows:
+    data = _document(file, text)
+    if isinstance(data, dict):
+        if set(data) != {"machines"}:
+            raise _bad(file, "is not a list of machines, and not one under the only key `machines`")
+        data = data["machines"]
+    if not isinstance(data, list):
+        raise _bad(file, "is not a list of machines")
+    placed = [(f"machine {number}", row) for number, row in enumerate(data, 1)]
+    errors = [f"{where}: is not a mapping with name and sku" for where, row in placed if not isinstance(row, dict)]
+    return [(where, row) for where, row in placed if isinstance(row, dict)], errors
+
+
+def _from_csv(file: Path, text: str) -> Rows:
+    reader = csv.reader(io.StringIO(text), strict=True)
+    rows: list[tuple[str, dict[str, Any]]] = []
+    errors: list[str] = []
+    try:
+        header = next(reader, [])
+        known = {*_CSV_TEXT, *_CSV_SSH, *_CSV_COUNTS, "port"}
+        if unknown := [name for name in header if name not in known]:
+            raise _bad(file, f"line 1: unknown column {unknown[0]!r}; columns are {', '.join(sorted(known))}")
+        if repeated := [name for name in header if header.count(name) > 1]:
+            raise _bad(file, f"line 1: column {repeated[0]!r} twice")
+        for cells in reader:
+            where = f"line {reader.line_num}"
+            if not cells:
+                continue
+            if len(cells) != len(header):
+                errors.append(f"{where}: {len(cells)} cells under {len(header)} columns")
+                continue
+            row, wrong = _csv_row({k: v.strip() for k, v in zip(header, cells, strict=True) if v.strip()})
+            rows.append((where, row))
+            errors += [f"{where}: {problem}" for problem in wrong]
+    except csv.Error as exc:
+        raise _bad(file, f"line {reader.line_num}: {exc}") from exc
+    return rows, errors
+
+
+def _csv_row(cells: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    row: dict[str, Any] = {name: cells[name] for name in _CSV_TEXT if name in cells}
+    ssh: dict[str, Any] = {name: cells[name] for name in _CSV_SSH if name in cells}
+    wrong = []
+    for name, into in (("port", ssh), *((name, row) for name in _CSV_COUNTS)):
+        if name in cells and not (cells[name].isascii() and cells[name].isdigit() and len(cells[name]) < 10):
+            wrong.append(f"{name}: {cells[name]!r} is not a number")
+        elif name in cells:
+            into[name] = int(cells[name])
+    return row | ({"ssh": ssh} if ssh else {}), wrong
+
+
+_PARSERS: Mapping[str, Callable[[Path, str], Rows]] = {
+    ".yaml": _from_document,
+    ".yml": _from_document,
+    ".json": _from_document,
+    ".csv": _from_csv,
+}
+
+
+def _repeated(rows: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    first: dict[str, str] = {}
+    errors = []
+    for where, row in rows:
+        name = row.get("name")
+        if not isinstance(name, str) or not name:
+            errors.append(f"{where}: name: missing, or not a text")
+        elif name in first:
+            errors.append(f"{where}: name: {name!r} stands in {first[name]} already")
+        else:
+            first[name] = where
+    return errors
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(_LIMIT_BYTES + 1)
+    except OSError as exc:
+        raise _bad(file, f"cannot be read: {exc.strerror}") from exc
+    if len(raw) > _LIMIT_BYTES:
+        raise _bad(file, f"has more than {_LIMIT_BYTES >> 20} MiB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise _bad(file, f"is not UTF-8 text (byte {exc.start})") from exc
+
+
+def _document(file: Path, text: str) -> Any:
+    try:
+        if file.suffix.lower() == ".json":
+            return json.loads(text, object_pairs_hook=_once)
+        return yaml.load(text, _Strict)  # noqa: S506  a SafeLoader, stricter still
+    except yaml.MarkedYAMLError as exc:
+        at = exc.problem_mark
+        raise _bad(file, f"line {at.line + 1 if at else '?'}: {exc.problem}") from exc
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        raise _bad(file, str(exc) or "is nested too deep") from exc
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {key!r} twice in one object")
+        found[key] = value
+    return found
+
+
+class _Strict(yaml.SafeLoader):
+    """No key twice, and no aliases: a few of them unfold to gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", self.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if (key.tag, key.value if isinstance(key, yaml.ScalarNode) else id(key)) in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} twice", key.start_mark)
+            seen.add((key.tag, key.value if isinstance(key, yaml.ScalarNode) else id(key)))
+        return super().construct_mapping(node, deep)
+
+
+def _bad(file: Path, why: str) -> CommandError:
+    return CommandError(f"{file}: {why}", Exit.USAGE)

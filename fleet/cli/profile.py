@@ -1,0 +1,79 @@
+"""The profile: address and token of the service that this user works with, written by `fleet up`, read by every command."""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.cli.exits import CommandError, Exit
+
+_LIMIT_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Profile:
+    url: str
+    token: str | None
+
+
+def path(env: Mapping[str, str] = os.environ) -> Path:
+    if chosen := env.get("FLEET_PROFILE"):
+        return Path(chosen)
+    return Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "fleet" / "profile.toml"
+
+
+def read(file: Path) -> Profile | None:
+    """None where there is no file. Raises CommandError for one that says something else than `url` and `token`."""
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise CommandError(f"{file}: cannot be read: {exc.strerror}", Exit.USAGE) from exc
+    try:
+        data = tomllib.loads(raw.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise CommandError(f"{file}: not TOML: {exc}", Exit.USAGE) from exc
+    if unknown := sorted(set(data) - {"url", "token"}):
+        raise CommandError(f"{file}: {unknown[0]}: unknown key, a profile has url and token", Exit.USAGE)
+    for key in ("url", "token"):
+        if not isinstance(data.get(key, ""), str):
+            raise CommandError(f"{file}: {key}: not a text", Exit.USAGE)
+    if not data.get("url"):
+        raise CommandError(f"{file}: url: missing", Exit.USAGE)
+    return Profile(data["url"], data.get("token"))
+
+
+def write(file: Path, profile: Profile) -> None:
+    """Replace the file at once; nobody but its owner can read it at any moment."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        # JSON strings without surrogates are TOML strings
+        stream.writelines(f"{key} = {json.dumps(value)}\n" for key, value in vars(profile).items() if value is not None)
+    fresh.replace(file)
+
+
+def resolve(url: str | None, token: str | None, env: Mapping[str, str] = os.environ) -> Profile:
+    """Options come before the environment, that before the profile file. The file's token is sent to the file's address
+    only: another address needs its own token. Raises CommandError where no address is known."""
+    file = path(env)
+    url, token = url or env.get("FLEET_URL") or None, token or env.get("FLEET_TOKEN") or None
+    saved = None if url and token else read(file)
+    if url is None and saved is None:
+        raise CommandError(
+            f"no service is known: there is no {file}. Start one with `fleet up`, or give --url and --token "
+            "(or FLEET_URL and FLEET_TOKEN)",
+            Exit.NOT_REACHED,
+        )
+    if saved is not None:
+        same = url is None or url.rstrip("/") == saved.url.rstrip("/")
+        url = url or saved.url
+        token = token or (saved.token if same else None)
+    assert url is not None
+    return Profile(url.rstrip("/"), token)

@@ -1,0 +1,149 @@
+"""The root command: which nouns and verbs there are, loaded only when called, and how errors become exit statuses."""
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from fleet.cli.exits import CommandError, Exit
+from fleet.cli.output import complain, print_json
+from fleet.cli.session import Session
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`attribute` of `module` is the noun's Typer app, or the function of a command without a noun."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Entry] = {
+    "up": Entry(
+        "fleet.cli.server", "up", "Start the service: API and worker in one process, with --lab a simulated rack."
+    ),
+    "serve": Entry("fleet.cli.server", "serve", "Start the API alone."),
+    "worker": Entry("fleet.cli.server", "worker", "Start a worker alone."),
+    "machine": Entry("fleet.cli.machine", "app", "Fleet records: list, show, add, import, hold, withdraw, retire."),
+    "event": Entry("fleet.cli.event", "app", "Report what the control plane did: placed, vacated, kept."),
+    "revalidate": Entry("fleet.cli.validation", "revalidate", "Validate a machine now."),
+    "abort": Entry("fleet.cli.validation", "abort", "End a running validation; the machine gets its prior state back."),
+    "validation": Entry("fleet.cli.validation", "app", "Validations: list, show, logs."),
+    "ticket": Entry("fleet.cli.ticket", "app", "Hardware tickets: list, show, fixed."),
+    "attention": Entry("fleet.cli.attention", "app", "What waits for a person: list, resolve."),
+    "audit": Entry("fleet.cli.audit", "app", "Who did what, when, from where."),
+    "token": Entry("fleet.cli.token", "app", "API tokens: create, list, revoke."),
+    "pause": Entry("fleet.cli.site", "pause", "Stop every new automatic act, fleet-wide."),
+    "resume": Entry("fleet.cli.site", "resume", "Let automation go on."),
+    "lab": Entry("fleet.cli.lab", "app", "The simulated rack: faults, break, mend."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Knows its commands by the table and imports one when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            close = get_close_matches(cmd_name, COMMANDS)
+            ctx.fail(f"no such command: {cmd_name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
+        found = getattr(import_module(entry.module), entry.attribute)
+        if isinstance(found, typer.Typer):
+            return get_command(found)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(cmd_name)(found)
+        return get_command(app)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("fleet-revalidation"))
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    url: Annotated[
+        str | None, typer.Option("--url", help="Address of the service; FLEET_URL, or the profile's.")
+    ] = None,
+    token: Annotated[str | None, typer.Option("--token", help="API token; FLEET_TOKEN, or the profile's.")] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Re-validate bare-metal GPU machines between tenants. --json, --url and --token may stand anywhere."""
+    context.obj = Session(json, url, token)
+
+
+_VALUES = {"--json": 0, "--url": 1, "--token": 1}
+
+
+def lifted(arguments: Sequence[str]) -> list[str]:
+    """The options that may stand anywhere, moved to the front, where the root command takes them."""
+    front: list[str] = []
+    rest: list[str] = []
+    words: Iterator[str] = iter(arguments)
+    for word in words:
+        if word == "--":
+            rest += [word, *words]
+        elif word in _VALUES:
+            front += [word, *(value for _, value in zip(range(_VALUES[word]), words, strict=False))]
+        elif word.startswith(("--url=", "--token=")):
+            front.append(word)
+        else:
+            rest.append(word)
+    return front + rest
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Whatever happens, the answer is an exit status of `Exit` and at most a few lines on stderr."""
+    arguments = lifted(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in arguments
+    try:
+        status = get_command(app).main(list(arguments), prog_name="fleet", standalone_mode=False)
+        sys.stdout.flush()
+        return int(status or Exit.DONE)
+    except CommandError as exc:
+        if as_json:
+            print_json(exc.document)
+        complain(f"fleet: {exc}")
+        return exc.status
+    except typer.TyperException as exc:
+        if as_json:
+            print_json({"title": exc.format_message(), "code": "usage"})
+        show = getattr(exc, "show", None)  # typer's own usage errors know the command they belong to
+        show() if show is not None else complain(f"fleet: {exc}")
+        return Exit.USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output has seen enough, and Python would complain again when it closes stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+    except Exception as exc:
+        traceback.print_exc()
+        complain(f"fleet: this is a fault of the program: {type(exc).__name__}: {exc}")
+        return Exit.INTERNAL

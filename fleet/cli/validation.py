@@ -1,0 +1,147 @@
+"""`fleet validation`, `fleet revalidate`, `fleet abort`: validations, by hand and on record."""
+
+from typing import Annotated
+
+import typer
+
+from fleet.cli import session
+from fleet.cli.exits import BY_VERDICT, CommandError, Exit
+from fleet.cli.output import Column, Row, complain, print_details, print_table, print_text, say, time
+
+app = session.noun("Validations.")
+
+ValidationId = Annotated[str, typer.Argument(metavar="ID")]
+
+COLUMNS: tuple[Column, ...] = (
+    ("ID", "id"),
+    ("MACHINE", "machine"),
+    ("PLAN", "plan"),
+    ("TRIGGER", "trigger"),
+    ("PHASE", "phase"),
+    ("VERDICT", "verdict"),
+    ("CREATED", lambda row: time(row.get("created_at"))),
+    ("REASON", lambda row: row.get("reason") or row.get("why")),
+)
+_PHASES: tuple[Column, ...] = (
+    ("PHASE", "phase"),
+    ("SINCE", lambda row: time(row.get("since"))),
+    ("UNTIL", lambda row: time(row.get("until"))),
+    ("WHY", "why"),
+)
+_CHECKS: tuple[Column, ...] = (("CHECK", "check"), ("MODE", "mode"), ("OUTCOME", "outcome"), ("REASON", "reason"))
+_FINDINGS: tuple[Column, ...] = (
+    ("CHECK", "check"),
+    ("DEVICE", "device"),
+    ("OUTCOME", "outcome"),
+    ("CODE", "code"),
+    ("REASON", "reason"),
+)
+_LOGS: tuple[Column, ...] = (
+    ("MEASUREMENT", "name"),
+    ("STREAM", "stream"),
+    ("BYTES", "bytes"),
+    ("ENDED", "ended"),
+    ("SHA256", "sha256"),
+)
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    machine: session.OfMachine = None,
+    state: Annotated[str | None, typer.Option("--state", help="open, passed, failed or aborted.")] = None,
+    limit: session.Limit = 100,
+    cursor: session.Cursor = None,
+) -> None:
+    """The newest validations first."""
+    here = session.of(context)
+    with here.connect() as client:
+        page = client.rows("/v1/validations", {"machine": machine, "state": state}, limit, cursor)
+    here.answer_list(page, COLUMNS, "No validations.")
+
+
+@app.command()
+def show(context: typer.Context, validation: ValidationId) -> None:
+    """One validation: verdict, phases with times, checks, findings."""
+    here = session.of(context)
+    with here.connect() as client:
+        found = client.get(f"/v1/validations/{session.segment(validation)}")
+    here.answer(found, lambda: _print(found))
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    validation: ValidationId,
+    measurement: Annotated[str | None, typer.Argument(metavar="[MEASUREMENT]", help="Print this one's output.")] = None,
+    stream: Annotated[str | None, typer.Option("--stream", help="stdout or stderr; both if left out.")] = None,
+) -> None:
+    """Which raw outputs are stored, or one of them."""
+    here = session.of(context)
+    base = f"/v1/validations/{session.segment(validation)}/logs"
+    with here.connect() as client:
+        page = client.rows(base)
+        if measurement is None:
+            here.answer_list(page, _LOGS, "Nothing was measured.")
+            return
+        kept = [
+            row for row in page["items"] if row["name"] == measurement and (stream is None or row["stream"] == stream)
+        ]
+        if not kept:
+            names = ", ".join(dict.fromkeys(str(row["name"]) for row in page["items"])) or "none"
+            wanted = measurement if stream is None else f"{measurement} {stream}"
+            raise CommandError(f"{validation} has no output of {wanted}; there is: {names}", Exit.REFUSED)
+        for row in kept:
+            row["text"] = client.text(f"{base}/{session.segment(measurement)}/{session.segment(row['stream'])}")
+    here.answer({"items": kept, "next": None}, lambda: print_text("".join(row["text"] for row in kept)))
+
+
+def revalidate(
+    context: typer.Context,
+    machine: Annotated[str, typer.Argument(metavar="MACHINE")],
+    plan: Annotated[str | None, typer.Option("--plan", help="quick, standard, soak or a site's own.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it; the exit status is the verdict's.")] = False,
+) -> None:
+    """Validate a machine now. With --wait: 0 passed, 1 failed, 3 aborted."""
+    here = session.of(context)
+    with here.connect() as client:
+        started = client.post("/v1/validations", {"machine": machine} | ({"plan": plan} if plan else {}))
+        if not wait:
+            here.answer(started, lambda: say(f"{started['id']}: {machine} is being validated, plan {started['plan']}."))
+            return
+        from fleet.cli import follow
+
+        try:
+            ended = follow.until_settled(client, started, quiet=here.json)
+        except KeyboardInterrupt:
+            complain(
+                f"\nNo longer following. {started['id']} goes on; end it with: "
+                f"fleet abort {started['id']} --reason 'no longer needed'"
+            )
+            raise
+    here.answer(ended, lambda: _print_end(ended))
+    raise typer.Exit(BY_VERDICT[ended["verdict"]])
+
+
+def abort(context: typer.Context, validation: ValidationId, reason: session.Reason) -> None:
+    """End a running validation early. The machine gets its prior state back, unless hardware already failed."""
+    here = session.of(context)
+    with here.connect() as client:
+        found = client.post(f"/v1/validations/{session.segment(validation)}/abort", {"reason": reason})
+    here.answer(found, lambda: say(f"{validation} is being aborted; its VM goes first."))
+
+
+def _print_end(row: Row) -> None:
+    say(f"{row['machine']} {row['verdict']}: {row.get('reason') or ''}")
+    print_table(row.get("checks") or (), _CHECKS, "No check ran.")
+
+
+def _print(row: Row) -> None:
+    names = ("id", "machine", "plan", "trigger", "requested_by", "phase", "why", "verdict", "reason", "prior_state")
+    print_details((name, row.get(name)) for name in (*names, "created_at", "ended_at"))
+    checks = row.get("checks") or []
+    findings = [{"check": check["check"], **finding} for check in checks for finding in check.get("findings") or ()]
+    for rows, columns in ((row.get("phases"), _PHASES), (checks, _CHECKS), (findings, _FINDINGS)):
+        if rows:
+            say("")
+            print_table(rows, columns, "")
