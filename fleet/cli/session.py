@@ -14,7 +14,7 @@ from fleet.cli.output import Column, complain, print_json, print_table
 if TYPE_CHECKING:
     from fleet.cli.client import Client
 
-Limit = Annotated[int | None, typer.Option("--limit", min=1, max=1000, help="One page of at most this many rows.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, max=500, help="One page of at most this many rows.")]
 Cursor = Annotated[str | None, typer.Option("--cursor", help="Go on where the last page ended (its `next`).")]
 OfMachine = Annotated[str | None, typer.Option("--machine", metavar="NAME", help="Only this machine's.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; goes to the record and to whoever asks.")]
