@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
-from fleet.core.errors import LeaseLost
+from fleet.core.errors import LeaseLost, StoreBusy
 from fleet.engine.workflow import Next, Run, Workflow
 from fleet.store.database import Database, db_now
 from fleet.store.tables import RunRow
@@ -24,76 +24,93 @@ class Budgets:
     per_power_feed: int = 8
 
 
-def idle(db: Database, kinds: list[str]) -> bool:
+def idle(db: Database, workflows: Mapping[str, Workflow]) -> bool:
     """Is nothing due? Reads without a lock, so that an idle worker costs no writes."""
     with db.read() as session:
-        return session.scalar(sa.select(RunRow.id).where(*_due(kinds)).limit(1)) is None
+        return session.scalar(sa.select(RunRow.id).where(*_due(workflows)).limit(1)) is None
 
 
 def claim(
     db: Database, workflows: Mapping[str, Workflow], worker: str, lease_s: float, budgets: Budgets = Budgets()
 ) -> Run | None:
-    """Take the oldest due run: epoch + 1, lease from now. Gate phases only within the budgets."""
-    kinds = list(workflows)
-    gates = [p for w in workflows.values() for p, phase in w.phases.items() if phase.gate]
+    """Take the oldest due run: epoch + 1, lease from now. Gate phases only within the budgets. A run in a phase that
+    these workflows do not have is left to a worker of the version that has it."""
     with db.begin() as session:
-        oldest = sa.select(RunRow).order_by(RunRow.due_at).limit(1)
+        oldest = sa.select(RunRow).where(*_due(workflows)).order_by(RunRow.due_at, RunRow.id).limit(1)
         if not db.is_sqlite:
+            # Whoever waits for a row that another worker is claiming would only find it gone; PostgreSQL looks at the
+            # condition again after it has the lock, so a row claimed a moment ago is not claimed twice.
             oldest = oldest.with_for_update(skip_locked=True)
-        row = session.scalar(oldest.where(*_due(kinds), RunRow.phase.not_in(gates)))
-        if row is None and gates:
-            row = _through_the_gate(session, oldest.where(*_due(kinds), RunRow.phase.in_(gates)), budgets, db)
+        at_gate = _at_gate(workflows)
+        row = session.scalar(oldest.where(~at_gate))
+        if row is None:
+            row = _through_the_gate(session, oldest.where(at_gate), budgets, db)
         if row is None:
             return None
         row.epoch += 1
         row.worker = worker
-        now = session.scalar(sa.select(db_now())) or 0.0
+        now = _now(session)
         row.lease_until = now + lease_s
         return _view(row, now)
 
 
-def save(db: Database, run: Run, then: Next, lease_s: float) -> Run | None:
+def save(db: Database, workflow: Workflow, run: Run, then: Next, lease_s: float) -> Run | None:
     """Write what a handler answered, only while our epoch is the row's; raises LeaseLost. When the next phase is due at
-    once, the lease is kept and the fresh row returned, so that going on costs no second transaction."""
+    once, the lease is kept and the fresh row returned, so that going on costs no second transaction.
+
+    An abort that was accepted while the handler was at work has won: an answer that leads out of what can be aborted is
+    dropped, as if the worker had died before it wrote, and the same phase is returned with the abort on it."""
+    if then.phase is not None and then.phase not in workflow.phases:
+        raise KeyError(f"{workflow.kind} has no phase {then.phase!r}, which {run.phase!r} answered")
+    goes_to = workflow.phases[then.phase] if then.phase is not None else None
     with db.begin() as session:
-        row = session.scalar(
-            sa.select(RunRow)
-            .where(RunRow.id == run.id, RunRow.epoch == run.epoch, RunRow.ended_at.is_(None))
-            .with_for_update()
-        )
+        row = session.scalar(sa.select(RunRow).where(*_ours(run)).with_for_update())
         if row is None:
             raise LeaseLost(f"run {run.id} has gone on without this worker")
-        now = session.scalar(sa.select(db_now())) or 0.0
+        now = _now(session)
+        abort_won = row.abort_reason is not None and run.abort_reason is None and workflow.phases[run.phase].abortable
+        if abort_won and not (goes_to is not None and goes_to.abortable):
+            row.lease_until = now + lease_s
+            return _view(row, now)
         if then.within is not None:
             then.within(session)
         row.why = then.why
         row.data = {**row.data, **then.data}
         row.attempts, row.last_error = 0, None
-        if then.phase is None:
+        if goes_to is None or then.phase is None:
             row.ended_at, row.lease_until, row.holds_budget = now, 0.0, False
             return None
         if then.phase != row.phase:
             row.phase, row.phase_since = then.phase, now
-        aborting = row.abort_reason is not None  # an abort asked for meanwhile does not wait for the timer
-        row.due_at = now if aborting else now + then.after_s
-        keep = row.due_at <= now
-        row.lease_until = now + lease_s if keep else 0.0
-        return _view(row, now) if keep else None
+        row.due_at = now if abort_won else now + then.after_s
+        waits = row.due_at > now or (goes_to.gate and not row.holds_budget and not abort_won)
+        row.lease_until = 0.0 if waits else now + lease_s
+        return None if waits else _view(row, now)
 
 
 def put_back(db: Database, run: Run, error: Exception, backoff_s: float) -> None:
-    """The handler raised: same phase, one attempt more, later. Raises LeaseLost."""
+    """The handler raised: same phase, one attempt more, later. An abort asked for meanwhile does not wait. A busy
+    database says nothing about the run: it is not counted. Raises LeaseLost."""
+    counted = 0 if isinstance(error, StoreBusy) else 1
+    aborted = sa.and_(RunRow.abort_reason.is_not(None), sa.literal(run.abort_reason is None))
+    _change(
+        db,
+        run,
+        attempts=run.attempts + counted,
+        last_error=f"{type(error).__name__}: {error}"[:2000],
+        due_at=sa.case((aborted, db_now()), else_=db_now() + backoff_s),
+        lease_until=0.0,
+    )
+
+
+def let_go(db: Database, run: Run) -> None:
+    """Give a claimed run back untouched, so that another worker need not wait for the lease. Raises LeaseLost."""
+    _change(db, run, lease_until=0.0)
+
+
+def _change(db: Database, run: Run, **values: Any) -> None:
     with db.begin() as session:
-        changed = session.execute(
-            sa.update(RunRow)
-            .where(RunRow.id == run.id, RunRow.epoch == run.epoch, RunRow.ended_at.is_(None))
-            .values(
-                attempts=run.attempts + 1,
-                last_error=f"{type(error).__name__}: {error}"[:2000],
-                due_at=db_now() + backoff_s,
-                lease_until=0.0,
-            )
-        )
+        changed = session.execute(sa.update(RunRow).where(*_ours(run)).values(**values))
         if changed.rowcount != 1:  # type: ignore[attr-defined]
             raise LeaseLost(f"run {run.id} has gone on without this worker")
 
@@ -122,22 +139,50 @@ def release_leases(db: Database) -> None:
         )
 
 
-def _due(kinds: list[str]) -> list[sa.ColumnElement[bool]]:
+def _now(session: Session) -> float:
+    return session.scalar(sa.select(db_now())) or 0.0
+
+
+def _ours(run: Run) -> list[sa.ColumnElement[bool]]:
+    """The row as we know it. The phase too: when an answer was committed but the connection broke before we heard of it,
+    nothing that belongs to the phase before may be written over it."""
+    return [RunRow.id == run.id, RunRow.epoch == run.epoch, RunRow.phase == run.phase, RunRow.ended_at.is_(None)]
+
+
+def _due(workflows: Mapping[str, Workflow]) -> list[sa.ColumnElement[bool]]:
     now = db_now()
-    return [RunRow.ended_at.is_(None), RunRow.kind.in_(kinds), RunRow.due_at <= now, RunRow.lease_until <= now]
+    known = [sa.and_(RunRow.kind == kind, RunRow.phase.in_(w.phases)) for kind, w in workflows.items()]
+    return [RunRow.ended_at.is_(None), sa.or_(*known), RunRow.due_at <= now, RunRow.lease_until <= now]
 
 
-def _through_the_gate(
-    session: Session, oldest: sa.Select[RunRow], budgets: Budgets, db: Database
-) -> RunRow | None:
-    if not db.is_sqlite:
+def _at_gate(workflows: Mapping[str, Workflow]) -> sa.ColumnElement[bool]:
+    """Waits for the budgets: not who has passed already (and came back after an error or a crash), nor who only has to
+    be told of its abort."""
+    gates = [(w.kind, name, phase) for w in workflows.values() for name, phase in w.phases.items() if phase.gate]
+    gated = [
+        sa.and_(
+            RunRow.kind == kind,
+            RunRow.phase == name,
+            RunRow.abort_reason.is_(None) if phase.abortable else sa.true(),
+        )
+        for kind, name, phase in gates
+    ]
+    return sa.and_(RunRow.holds_budget.is_(False), sa.or_(sa.false(), *gated))
+
+
+def _through_the_gate(session: Session, oldest: sa.Select[RunRow], budgets: Budgets, db: Database) -> RunRow | None:
+    if not db.is_sqlite:  # SQLite has one writer at a time anyway
         session.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _GATE_LOCK})
-    inside = (RunRow.ended_at.is_(None), RunRow.holds_budget.is_(True))
-    if (session.scalar(sa.select(sa.func.count()).select_from(RunRow).where(*inside)) or 0) >= budgets.total:
+    other = aliased(RunRow)
+    inside = (other.ended_at.is_(None), other.holds_budget.is_(True))
+    if (session.scalar(sa.select(sa.func.count()).select_from(other).where(*inside)) or 0) >= budgets.total:
         return None
-    for column, limit in ((RunRow.rack, budgets.per_rack), (RunRow.power_feed, budgets.per_power_feed)):
-        full = sa.select(column).where(*inside, column.is_not(None)).group_by(column).having(sa.func.count() >= limit)
-        oldest = oldest.where(column.is_(None) | column.not_in(full.scalar_subquery()))
+    for mine, theirs, limit in (
+        (RunRow.rack, other.rack, budgets.per_rack),
+        (RunRow.power_feed, other.power_feed, budgets.per_power_feed),
+    ):
+        full = sa.select(theirs).where(*inside, theirs.is_not(None)).group_by(theirs).having(sa.func.count() >= limit)
+        oldest = oldest.where(mine.is_(None) | mine.not_in(full))
     row = session.scalar(oldest)
     if row is not None:
         row.holds_budget = True

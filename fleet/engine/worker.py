@@ -5,11 +5,12 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import structlog
 
-from fleet.core.errors import FleetError, LeaseLost, StoreError
-from fleet.engine.claim import Budgets, claim, idle, put_back, save
+from fleet.core.errors import FleetError, LeaseLost, StoreBusy, StoreError
+from fleet.engine.claim import Budgets, claim, idle, let_go, put_back, save
 from fleet.engine.workflow import Next, Run, Work, Workflow
 from fleet.store.database import Database
 
@@ -17,6 +18,9 @@ log = structlog.get_logger(__name__)
 
 LEASE_S = 20.0
 """Longer than any handler's calls may take: SSH deadlines are 10 s at most, and guards renew in between."""
+MAX_BACKOFF_S = 60.0
+STORE_PAUSE_S = 1.0
+"""How long to leave a database alone that did not answer, so that the log of an outage stays readable."""
 
 
 class Worker:
@@ -56,22 +60,22 @@ class Worker:
         self._kick.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=True)
 
     def loop(self) -> None:
-        while not self._stop.is_set():
-            self._free.acquire()
+        while self._free.acquire() and not self._stop.is_set():
+            pause_s = self.poll_s
             try:
-                run = None if idle(self.db, list(self.workflows)) else self._claim()
+                run = None if idle(self.db, self.workflows) else self._claim()
             except StoreError as exc:
                 log.warning("worker.store", error=str(exc))
-                run = None
+                run, pause_s = None, STORE_PAUSE_S
             except Exception:  # the loop outlives whatever the database throws at it
                 log.exception("worker.claim")
-                run = None
+                run, pause_s = None, STORE_PAUSE_S
             if run is None:
                 self._free.release()
-                self._kick.wait(self.poll_s)
+                self._kick.wait(pause_s)
                 self._kick.clear()
                 continue
             self._pool.submit(self._work, run)
@@ -103,13 +107,21 @@ class Worker:
             self.before_step(run)
             work = Work(self.db, run, self.lease_s)
             try:
-                run = save(self.db, run, self._decide(workflow, work), self.lease_s)
+                run = self._step(workflow, work)
             except LeaseLost as exc:
                 log.info("worker.lease_lost", run=work.run.id, phase=work.run.phase, error=str(exc))
                 return
-            except Exception as exc:  # whatever a handler raises keeps the phase and counts
-                self._failed(workflow, work, exc)
-                return
+        if run is not None:
+            with suppress(LeaseLost):
+                let_go(self.db, run)
+
+    def _step(self, workflow: Workflow, work: Work) -> Run | None:
+        try:
+            return save(self.db, workflow, work.run, self._decide(workflow, work), self.lease_s)
+        except LeaseLost:
+            raise
+        except Exception as exc:  # whatever a handler raises keeps the phase and counts
+            return self._failed(workflow, work, exc)
 
     def _decide(self, workflow: Workflow, work: Work) -> Next:
         phase = workflow.phases[work.run.phase]
@@ -117,16 +129,19 @@ class Worker:
             return workflow.abort(work)
         return phase.handler(work)
 
-    def _failed(self, workflow: Workflow, work: Work, exc: Exception) -> None:
+    def _failed(self, workflow: Workflow, work: Work, exc: Exception) -> Run | None:
         run, phase = work.run, workflow.phases[work.run.phase]
         known = isinstance(exc, FleetError)
         log.warning(
             "worker.handler", run=run.id, phase=run.phase, attempt=run.attempts + 1, error=str(exc), exc_info=not known
         )
-        try:
-            if run.attempts + 1 >= phase.max_attempts:
-                save(self.db, run, workflow.give_up(work, exc), self.lease_s)
-            else:
-                put_back(self.db, run, exc, min(60.0, phase.backoff_s * 2**run.attempts))
-        except LeaseLost:
-            log.info("worker.lease_lost", run=run.id, phase=run.phase)
+        if run.attempts + 1 >= phase.max_attempts and not isinstance(exc, StoreBusy):
+            try:
+                return save(self.db, workflow, run, workflow.give_up(work, exc), self.lease_s)
+            except LeaseLost:
+                raise
+            except Exception as unable:  # giving up looks at the world and writes: it can fail like any handler
+                log.warning("worker.give_up", run=run.id, phase=run.phase, error=str(unable))
+                exc = unable
+        put_back(self.db, run, exc, min(MAX_BACKOFF_S, phase.backoff_s * 2 ** min(run.attempts, 10)))
+        return None

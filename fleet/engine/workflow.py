@@ -72,7 +72,6 @@ class Phase:
 @dataclass(frozen=True)
 class Workflow:
     kind: str
-    first: str
     phases: Mapping[str, Phase]
     abort: "Handler"  # what follows an abort request in an abortable phase
     give_up: Callable[["Work", Exception], Next]
@@ -111,7 +110,8 @@ Handler = Callable[[Work], Next]
 
 def open_run(
     session: Session,
-    workflow: Workflow,
+    kind: str,
+    phase: str,
     subject: str,
     *,
     ref: str | None = None,
@@ -121,13 +121,14 @@ def open_run(
     rack: str | None = None,
     power_feed: str | None = None,
 ) -> int:
-    """Add a row in the caller's transaction; returns its id. IntegrityError at flush when one is open already."""
+    """Add a row in its first `phase`, in the caller's transaction; returns its id. Raises IntegrityError when one of this
+    kind is open for the subject already."""
     now = session.scalar(sa.select(db_now())) or 0.0
     row = RunRow(
-        kind=workflow.kind,
+        kind=kind,
         subject=subject,
         ref=ref,
-        phase=workflow.first,
+        phase=phase,
         phase_since=now,
         why=why,
         due_at=now + after_s,

@@ -1,0 +1,105 @@
+"""The way out of every validation: collect the logs, take the test VM down and see the devices back, settle."""
+
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from fleet.core.clock import Deadline
+from fleet.core.errors import FleetError, RemoteError
+from fleet.engine.workflow import Next, Work
+from fleet.store import attention
+from fleet.workflows import host_evidence
+from fleet.workflows.guest import GuestRun
+from fleet.workflows.record import Record, fence, in_order, keep
+from fleet.workflows.settle import settle_now
+from fleet.workflows.world import World
+
+_COLLECT_TRIES = 5
+_SOON_S = 0.15
+
+
+def collect(world: World, work: Work, record: Record) -> Next:
+    """Guest log, host log, serial console: they are what a guest that hung leaves behind. Each is tried a few times; what
+    cannot be had is left out, and the kernel log's judge says so."""
+    vm, limit = record.test_vm, world.policy.log_limit_bytes
+
+    def deadline() -> Deadline:
+        return Deadline.after(world.policy.call_deadline_s)
+
+    sources: dict[str, Callable[[], bytes]] = {
+        "kernel_log.guest": lambda: GuestRun(world.hypervisor.guest(vm), record.id).kernel_log(limit, deadline()),
+        "kernel_log.host": lambda: world.hypervisor.kernel_log(record.machine, record.since, limit, deadline()),
+        "kernel_log.console": lambda: world.hypervisor.console(vm, limit, deadline()),
+    }
+    have, tries = set(record.data.get("collected", [])), int(record.data.get("collect_tries", 0)) + 1
+    if record.data.get("aborted") and tries > 1:
+        have.add("kernel_log.guest")  # a guest that does not answer is asked once
+    writes, missing = [], {}
+    for name, read in sources.items():
+        if name in have:
+            continue
+        try:
+            writes.append(keep(world, record, "kernel_log", name, read()))
+            have.add(name)
+        except (RemoteError, FleetError) as exc:
+            missing[name] = str(exc)
+    data = {"collected": sorted(have), "collect_tries": tries}
+    if missing and tries < _COLLECT_TRIES:
+        return Next("collect", f"still without {', '.join(missing)}", 0.2 * 2**tries, data, in_order(*writes))
+    why = (
+        "logs collected"
+        if not missing
+        else "logs collected, but for " + "; ".join(f"{n}: {e}" for n, e in missing.items())
+    )
+    return Next("teardown", why, 0.0, data, in_order(*writes))
+
+
+def teardown(world: World, work: Work, record: Record) -> Next:
+    """The fence is closed on the host even where no VM is seen: a start that is still under way must not come late."""
+    vm, machine = record.test_vm, record.machine
+    if not record.data.get("torn_down"):
+        work.guard()
+        world.hypervisor.tear_down(vm, fence(work), Deadline.after(world.policy.call_deadline_s))
+        return Next("teardown", "the test VM was taken down", data={"torn_down": True})
+    view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
+    if view.domain(vm.uuid) is not None:
+        return Next("teardown", "the test VM is still there", _SOON_S, data={"torn_down": False})
+    bad = host_evidence.not_answering(machine, view)
+    if bad and work.run.in_phase_s < world.policy.device_return_s:
+        return Next("teardown", f"{len(bad)} devices are not back yet", _SOON_S * 4)
+    text = host_evidence.as_text(machine, view, "after the test VM")
+    writes = [keep(world, record, "device_return", "device_return", text)]
+    if bad:  # what the host's log says of it is part of the evidence
+        log = world.hypervisor.kernel_log(
+            machine, record.since, world.policy.log_limit_bytes, Deadline.after(world.policy.call_deadline_s)
+        )
+        writes.append(keep(world, record, "kernel_log", "kernel_log.host", log))
+    world.hypervisor.forget(vm, Deadline.after(world.policy.call_deadline_s))
+    data = {
+        "vm_gone": True,
+        "devices_back": not bad,
+        "tenants": [[d.uuid, d.name] for d in view.tenants] or record.data.get("tenants", []),
+    }
+    return Next("settle", "the test VM is gone", data=data, within=in_order(*writes))
+
+
+def settle(world: World, work: Work, record: Record) -> Next:
+    decision, within = settle_now(world, work, record)
+    return Next.done(f"{decision.verdict}: {decision.reason}", within=within)
+
+
+def stuck(world: World, work: Work, why: str) -> Next:
+    """A phase on the way out keeps failing. It goes on, slower, and a person is told; a host that stays away for too long
+    is settled without having seen the VM gone, which keeps the machine out of the pool."""
+    phase, name = work.run.phase, work.run.subject
+    if phase == "collect":
+        return Next("teardown", f"logs could not be collected: {why}")
+    if phase == "teardown" and work.run.in_phase_s > world.policy.teardown_deadline_s:
+        reason = work.run.data.get("aborted") or f"the test VM could not be seen gone: {why}"
+        return Next("settle", why, data={"vm_gone": False, "aborted": reason})
+
+    def tell(session: Session) -> None:
+        step = "look at the host and its network; the service goes on trying"
+        attention.need(session, phase, name, machine=name, reason=f"{phase} of {work.run.ref}: {why}", next_step=step)
+
+    return Next(phase, why, 5.0 if phase == "teardown" else 30.0, within=tell)

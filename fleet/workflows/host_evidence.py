@@ -1,0 +1,32 @@
+"""What a look at the host says of the machine's devices, as stored evidence: before the test VM and after it."""
+
+from collections.abc import Iterable
+
+from fleet.core.model import DeviceState, HostView, Machine, Slot
+
+_FACT = {
+    DeviceState.MISSING: "is not on the host's PCI bus",
+    DeviceState.ALL_ONES: "answers all ones in its PCI config space: it has fallen off the bus",
+}
+
+
+def not_answering(machine: Machine, view: HostView) -> list[tuple[Slot, DeviceState]]:
+    """The slots whose device is not there or does not answer. An address that was not looked at counts as missing: no
+    data is not healthy."""
+    states = ((slot, view.devices.get(slot.pci, DeviceState.MISSING)) for slot in machine.slots)
+    return [(slot, state) for slot, state in states if state is not DeviceState.ANSWERS]
+
+
+def as_text(machine: Machine, view: HostView, when: str) -> bytes:
+    """One line per device: outcome, code, device, reason, by tabs (judging.host_result reads it back)."""
+    bad = {slot.slot: state for slot, state in not_answering(machine, view)}
+    return "".join(_lines(machine.slots, bad, when)).encode()
+
+
+def _lines(slots: Iterable[Slot], bad: dict[str, DeviceState], when: str) -> Iterable[str]:
+    for slot in slots:
+        device = f"{slot.kind} {slot.slot} ({slot.pci})"
+        if state := bad.get(slot.slot):
+            yield f"failed\tdevice_{state}\t{device}\t{_FACT[state]} {when}\n"
+        else:
+            yield f"passed\tdevice_answers\t{device}\tanswers on the host's PCI bus {when}\n"

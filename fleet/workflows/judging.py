@@ -1,0 +1,103 @@
+"""From stored measurements to results: reads files, calls the checks' judges, decides nothing itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+import validators
+from fleet.core.model import Machine
+from fleet.store.evidence import EvidenceFolder
+from fleet.store.tables import MeasurementRow
+from fleet.workflows.guest import GuestPoll
+from fleet.workflows.playbook import Playbook, check_of
+from validators.base import CheckResult, Ended, Finding, Measurement, Outcome, conclude, not_run
+
+log = structlog.get_logger(__name__)
+
+HOST_CHECKS = ("host_inventory", "device_return")
+"""Judged by the control plane itself, from looks at the host before and after: a device that is missing, answers all
+ones or does not come back is a failing measurement. Always enforced."""
+
+
+def read(row: MeasurementRow, evidence: EvidenceFolder) -> Measurement:
+    """The stored measurement as the judges want it; undecodable bytes are shown as U+FFFD."""
+    text = {
+        stream: evidence.get(row.validation, row.name, stream).decode("utf-8", "replace") if stream in row.files else ""
+        for stream in ("stdout", "stderr")
+    }
+    return Measurement(
+        name=row.name,
+        stdout=text["stdout"],
+        stderr=text["stderr"],
+        exit_status=row.exit_status,
+        ended=Ended(row.ended),
+        started_at=row.started_at,
+        duration_s=row.duration_s,
+        truncated=row.truncated,
+    )
+
+
+def fresh(name: str, poll: GuestPoll) -> Measurement:
+    """The same, of a step whose output has just been fetched and is not stored yet."""
+    assert poll.state is not None
+    step, output = poll.state.checks[name], poll.outputs[name]
+    return Measurement(
+        name=name,
+        stdout=output.stdout.decode("utf-8", "replace"),
+        stderr=output.stderr.decode("utf-8", "replace"),
+        exit_status=step.exit_status,
+        ended=Ended(step.ended or Ended.LOST),
+        started_at=step.started_at,
+        duration_s=step.duration_s,
+        truncated=output.truncated or step.truncated,
+    )
+
+
+def judge_check(
+    name: str, measured: Sequence[Measurement], playbook: Playbook, machine: Machine, since: float
+) -> CheckResult:
+    """One check's result. A judge that raises is our own mistake: the check was not run, nothing is condemned."""
+    if playbook.sku is None:
+        return conclude(name, [not_run("unknown_sku", playbook.sku_error)])
+    try:
+        return validators.CHECKS[name].judge(measured, playbook.subject(name, machine, since))
+    except Exception as exc:  # the judges read hostile text
+        log.exception("judge", check=name)
+        return conclude(name, [not_run("judge_error", f"the output could not be judged: {type(exc).__name__}: {exc}")])
+
+
+def judge_all(
+    rows: Sequence[MeasurementRow], evidence: EvidenceFolder, playbook: Playbook, machine: Machine, since: float
+) -> dict[str, CheckResult]:
+    """Every check of the plan, in its order. The kernel log is judged also when the plan does not name it and something
+    could not be run: a guest that hung is no evidence, but what its console says may be."""
+    by_check: dict[str, list[Measurement]] = {}
+    results: dict[str, CheckResult] = {}
+    for row in rows:
+        measurement = read(row, evidence)
+        if check_of(row.name) in HOST_CHECKS:
+            results[check_of(row.name)] = host_result(check_of(row.name), measurement)
+        else:
+            by_check.setdefault(check_of(row.name), []).append(measurement)
+    for name in playbook.plan.names:
+        results[name] = judge_check(name, by_check.get(name, []), playbook, machine, since)
+    gap = any(r.outcome is Outcome.NOT_RUN for r in results.values())
+    if gap and "kernel_log" not in results and playbook.sku is not None and "kernel_log" in by_check:
+        results["kernel_log"] = judge_check("kernel_log", by_check["kernel_log"], playbook, machine, since)
+    return results
+
+
+def host_result(check: str, measurement: Measurement) -> CheckResult:
+    """Reads back what `fleet.workflows.host_evidence` wrote: one line per device, `outcome<TAB>code<TAB>device<TAB>reason`."""
+    findings = []
+    for line in measurement.stdout.splitlines():
+        outcome, code, device, reason = line.split("\t", 3)
+        findings.append(Finding(Outcome(outcome), code, reason, device or None))
+    return conclude(check, findings)
+
+
+def as_findings(result: CheckResult) -> list[dict[str, Any]]:
+    return [
+        {"device": f.device, "code": f.code, "outcome": str(f.outcome), "reason": f.reason} for f in result.findings
+    ]

@@ -1,0 +1,186 @@
+"""The main job, phase by phase. Each handler looks at the world, does at most one act, and names the next phase.
+
+queued -> preflight -> place -> boot -> start -> checks -> collect -> teardown -> settle
+
+An abort, an error that persists, or a deadline in the first six leads into the last three: whatever was started is
+cleaned up, whatever was measured is judged. The handlers up to `checks` are here; ``closing`` has the way out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from fleet.core.clock import Deadline
+from fleet.core.errors import FleetError, RemoteError
+from fleet.core.model import HostView, TestVm
+from fleet.engine.workflow import Next, Phase, Work, Workflow
+from fleet.hypervisor.base import Placement
+from fleet.store import validations
+from fleet.workflows import begin, closing, following, host_evidence
+from fleet.workflows.guest import GuestRun
+from fleet.workflows.record import Record, ended_early, fence, keep
+from fleet.workflows.world import World
+
+_SOON_S = 0.15  # between two looks at something that takes about a second
+_LOOK_S = 2.0  # between two looks at something that takes minutes
+
+
+def workflow(world: World) -> Workflow:
+    handlers: dict[str, Callable[[World, Work, Record], Next]] = {
+        "queued": _queued,
+        "preflight": _preflight,
+        "place": _place,
+        "boot": _boot,
+        "start": _start,
+        "checks": following.checks,
+        "collect": closing.collect,
+        "teardown": closing.teardown,
+        "settle": closing.settle,
+    }
+    phases = {
+        name: Phase(
+            _bound(world, handler),
+            abortable=name in begin.ABORTABLE,
+            gate=name == begin.FIRST,
+            max_attempts=world.policy.host_patience,
+            backoff_s=1.0,
+        )
+        for name, handler in handlers.items()
+    }
+    return Workflow(begin.KIND, phases, abort=_bound(world, _abort), give_up=_give_up(world))
+
+
+def _bound(world: World, handler: Callable[[World, Work, Record], Next]) -> Callable[[Work], Next]:
+    def step(work: Work) -> Next:
+        return recorded(work, handler(world, work, Record.load(world, work)))
+
+    return step
+
+
+def recorded(work: Work, then: Next) -> Next:
+    """The validation's record shows each change of phase, in the transaction that makes it."""
+    if then.phase is None or then.phase == work.run.phase:
+        return then
+    inner, phase, id_ = then.within, then.phase, work.run.ref
+    assert id_ is not None
+
+    def within(session: Session) -> None:
+        if inner is not None:
+            inner(session)
+        validations.set_phase(session, id_, phase, then.why)
+
+    return replace(then, within=within)
+
+
+def _abort(_world: World, work: Work, record: Record) -> Next:
+    return ended_early(record, work.run.phase, work.run.abort_reason or "aborted", by=work.run.abort_by)
+
+
+def _give_up(world: World) -> Callable[[Work, Exception], Next]:
+    """A phase kept failing. On the way in that ends the validation; on the way out a person is told and it goes on."""
+
+    def give_up(work: Work, error: Exception) -> Next:
+        why = str(error) if isinstance(error, FleetError) else f"internal error: {type(error).__name__}: {error}"
+        if work.run.phase in begin.ABORTABLE:
+            record = Record.load(world, work)
+            return recorded(work, ended_early(record, work.run.phase, f"{work.run.phase}: {why}"))
+        return recorded(work, closing.stuck(world, work, why))
+
+    return give_up
+
+
+def _queued(_world: World, _work: Work, record: Record) -> Next:
+    if record.playbook.sku is None:
+        return ended_early(record, "queued", record.playbook.sku_error)
+    return Next("preflight", "its turn has come")
+
+
+def _preflight(world: World, work: Work, record: Record) -> Next:
+    """Before anything is placed: reachable, no tenant, every device there and answering."""
+    machine = record.machine
+    view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
+    if view.tenants:
+        return ended_early(record, "preflight", *_tenant(view))
+    if stale := [d for d in view.domains if d.validation not in (None, record.id)]:
+        with world.db.read() as session:
+            live = validations.live_ids(session)
+        for domain in stale:
+            if domain.validation is None or domain.validation in live:
+                return ended_early(record, "preflight", f"test VM {domain.name} of another validation is on the host")
+            work.guard()
+            deadline = Deadline.after(world.policy.call_deadline_s)
+            world.hypervisor.remove_domain(machine, domain.uuid, domain.validation, fence(work), deadline)
+        return Next("preflight", "removed a test VM that no live validation owns", _SOON_S)
+    data = {"since": view.wall, "boot_id": view.boot_id}
+    text = host_evidence.as_text(machine, view, "before the test VM")
+    if bad := host_evidence.not_answering(machine, view):
+        keep_look = keep(world, record, "host_inventory", "host_inventory", text)
+        why = f"{len(bad)} devices do not answer on the host"
+        return Next("settle", why, data={**data, "placed": False}, within=keep_look)
+    if record.vm is None:
+        vm = world.make_test_vm(record.id, machine)
+        store_look = keep(world, record, "host_inventory", "host_inventory", text)
+
+        def within(session: Session) -> None:
+            store_look(session)
+            record.store_vm(session, vm)
+
+        return Next("place", "the host is ready", data=data, within=within)
+    return Next("place", "the host is ready", data=data)
+
+
+def _place(world: World, work: Work, record: Record) -> Next:
+    vm, policy = record.test_vm, world.policy
+    seen = world.hypervisor.placement(vm, Deadline.after(policy.call_deadline_s))
+    if seen.placement is Placement.RUNNING:
+        return Next("boot", "the test VM is running")
+    if seen.placement is Placement.ABSENT:
+        work.guard()
+        world.hypervisor.place(vm, fence(work), Deadline.after(policy.call_deadline_s))
+        return Next("place", "the start was ordered", _SOON_S, data={"placed": True})
+    if seen.placement is Placement.STARTING:
+        if work.run.in_phase_s < policy.place_deadline_s:
+            return Next("place", "the host is starting the test VM", _pace(work))
+        return ended_early(record, "place", f"the test VM was not started within {policy.place_deadline_s:.0f} s")
+    return ended_early(record, "place", f"the test VM could not be placed ({seen.placement}): {seen.reason}")
+
+
+def _boot(world: World, work: Work, record: Record) -> Next:
+    """Wait for the VM's SSH. Its host key was made for it, so nobody else can answer in its place."""
+    vm, policy = record.test_vm, world.policy
+    guest = GuestRun(world.hypervisor.guest(vm), record.id)
+    try:
+        boot_id = guest.boot_id(Deadline.after(policy.call_deadline_s))
+    except RemoteError as exc:
+        if work.run.in_phase_s > policy.boot_deadline_s:
+            return ended_early(record, "boot", f"the test VM did not boot within {policy.boot_deadline_s:.0f} s: {exc}")
+        if work.run.in_phase_s > 5.0 and (gone := _vm_gone(world, vm)):
+            return ended_early(record, "boot", gone)
+        return Next("boot", f"not up yet: {exc}", _pace(work))
+    return Next("start", "the test VM answers", data={"guest_boot_id": boot_id})
+
+
+def _start(world: World, work: Work, record: Record) -> Next:
+    guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
+    plan = record.playbook.runner_plan(record.id, record.machine)
+    work.guard()
+    guest.begin(plan, Deadline.after(world.policy.call_deadline_s))
+    return Next("checks", "the checks are running", _SOON_S)
+
+
+def _vm_gone(world: World, vm: TestVm) -> str | None:
+    seen = world.hypervisor.placement(vm, Deadline.after(world.policy.call_deadline_s))
+    if seen.placement is Placement.RUNNING:
+        return None
+    return f"the test VM ended before it could be reached ({seen.placement}): {seen.reason}".rstrip(": ")
+
+
+def _tenant(view: HostView) -> tuple[str, dict[str, Any]]:
+    names = ", ".join(d.name for d in view.tenants)
+    return f"tenant domain on the host: {names}", {"tenants": [[d.uuid, d.name] for d in view.tenants]}
+
+
+def _pace(work: Work) -> float:
+    """Look often at first, then every few seconds: a lab's VM is there in a second, a real one in minutes."""
+    return _SOON_S if work.run.in_phase_s < 20.0 else _LOOK_S

@@ -1,0 +1,95 @@
+"""The round over all machines: the reaper removes test VMs that no live validation owns, and the watchdog tells a person of
+every machine that is on its way somewhere with nothing that takes it there."""
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from fleet.core.clock import Deadline
+from fleet.core.errors import FleetError
+from fleet.core.model import Machine
+from fleet.core.states import STABLE, State
+from fleet.engine.workflow import Next, Phase, Work, Workflow, open_run
+from fleet.store import attention, machines, validations
+from fleet.store.tables import AttentionRow, RunRow
+from fleet.workflows import begin, vacancy
+from fleet.workflows.record import fence
+from fleet.workflows.world import World
+
+KIND = "sweep"
+SUBJECT = "fleet"
+REAP = "reap"
+
+
+def ensure(session: Session) -> None:
+    """One sweep for the whole fleet, whichever process starts first."""
+    open_ = sa.select(RunRow.id).where(RunRow.kind == KIND, RunRow.subject == SUBJECT, RunRow.ended_at.is_(None))
+    if session.scalar(open_) is None:
+        open_run(session, KIND, REAP, SUBJECT, why="first round")
+
+
+def workflow(world: World) -> Workflow:
+    def reap(work: Work) -> Next:
+        return _reap(world, work)
+
+    def give_up(_work: Work, error: Exception) -> Next:
+        return Next(REAP, f"round broken off: {error}", world.policy.sweep_s, data={"after": ""})
+
+    return Workflow(KIND, {REAP: Phase(reap, abortable=False, max_attempts=2)}, abort=reap, give_up=give_up)
+
+
+def _reap(world: World, work: Work) -> Next:
+    """One machine a step: the one after the last."""
+    with world.db.read() as session:
+        following = machines.listed(session, after=str(work.run.data.get("after", "")), limit=1)
+    if not following:
+        return Next(REAP, "round complete", world.policy.sweep_s, data={"after": ""}, within=_watch)
+    machine = following[0]
+    if machine.state is State.RETIRED:
+        return _onward(machine.name, "retired")
+    try:
+        removed = _reap_host(world, work, machine)
+    except FleetError as exc:
+        return _onward(machine.name, f"{machine.name} could not be looked at: {exc}")
+    return _onward(machine.name, f"{machine.name}: {removed} test VMs without an owner removed")
+
+
+def _reap_host(world: World, work: Work, machine: Machine) -> int:
+    """The list of live validations is read after the look: one that began in between is in it."""
+    view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
+    with world.db.read() as session:
+        live = validations.live_ids(session)
+    orphans = [d for d in view.domains if d.validation is not None and d.validation not in live]
+    for domain in orphans:
+        assert domain.validation is not None
+        work.guard()
+        deadline = Deadline.after(world.policy.call_deadline_s)
+        world.hypervisor.remove_domain(machine, domain.uuid, domain.validation, fence(work), deadline)
+    return len(orphans)
+
+
+def _onward(name: str, why: str) -> Next:
+    """To the next machine; a host that could not be looked at is left to the next round."""
+    return Next(REAP, why, data={"after": name})
+
+
+def _watch(session: Session) -> None:
+    """Machines that are neither stable nor being worked on, and about which nobody has been told."""
+    unstable = [state for state in State if state not in STABLE]
+    for state in unstable:
+        for machine in machines.listed(session, state=state, limit=100_000):
+            if machine.hold is None and not _in_hand(session, machine.name):
+                attention.need(
+                    session,
+                    "stuck",
+                    machine.name,
+                    machine=machine.name,
+                    reason=f"{machine.name} is {machine.state} ({machine.state_why}) and nothing is at work on it",
+                    next_step=f"`fleet revalidate {machine.name}`",
+                )
+
+
+def _in_hand(session: Session, name: str) -> bool:
+    kinds = (begin.KIND, vacancy.KIND)
+    open_ = sa.select(RunRow.id).where(RunRow.kind.in_(kinds), RunRow.subject == name, RunRow.ended_at.is_(None))
+    told = sa.select(AttentionRow.id).where(AttentionRow.machine == name, AttentionRow.resolved_at.is_(None))
+    return session.scalar(open_.limit(1)) is not None or session.scalar(told.limit(1)) is not None

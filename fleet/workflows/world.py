@@ -1,0 +1,45 @@
+"""What the workflows work with: the parts of the outside world, and the site's rules. Built once by the composition root."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet.core.model import Machine, TestVm
+from fleet.hypervisor.base import Hypervisor
+from fleet.store.database import Database
+from fleet.store.evidence import EvidenceFolder
+from playbooks.loader import Library
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The site's rules for validations. Seconds unless named otherwise; defaults follow facts/timing.yaml."""
+
+    default_plan: str = "standard"
+    minimum_checks: frozenset[str] = frozenset({"gpu_inventory", "gpu_burn", "ib_links", "kernel_log"})
+    """A pass returns a machine to the pool only if these were enforced and passed (or the SKU skips them)."""
+    place_deadline_s: float = 900.0  # eight GPUs and a terabyte of memory take minutes to start
+    boot_deadline_s: float = 600.0
+    guest_silence_s: float = 180.0  # how long the test VM may be unreachable while checks run
+    teardown_deadline_s: float = 900.0
+    device_return_s: float = 60.0  # devices may need this long after the VM is gone
+    departure_deadline_s: float = 1800.0  # from the event until the tenant's domain must be gone
+    departure_poll_s: float = 5.0
+    abort_retries_s: tuple[float, ...] = (60.0, 300.0, 900.0)  # waits before automatic retries of a vacated machine
+    call_deadline_s: float = 10.0  # one command over SSH
+    poll_s: float = 1.0  # following the runner
+    output_limit_bytes: int = 16 << 20
+    log_limit_bytes: int = 1 << 20
+    sweep_s: float = 300.0  # the reaper's round over all hosts
+    host_patience: int = 5  # tries of a phase before an unreachable host ends the validation
+
+
+@dataclass(frozen=True)
+class World:
+    db: Database
+    hypervisor: Hypervisor
+    library: Library
+    evidence: EvidenceFolder
+    make_test_vm: Callable[[str, Machine], TestVm]
+    image: Mapping[str, Any] = field(default_factory=dict)  # digest, and versions of what is in it
+    policy: Policy = Policy()
