@@ -1,0 +1,1 @@
+"""The measurements that no tool makes for us. Each prints what it read; what that means is judged elsewhere."""

@@ -1,0 +1,187 @@
+"""Every GPU that the driver lists, as NVML tells it, one JSON document. A GPU that cannot be asked is an entry too."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, Dict, List
+
+MAX_GPUS = 64
+MAX_PROCESSES = 64
+MAX_CHARS = 200
+MIB = 1 << 20
+
+FIELDS = (
+    *("uuid", "serial", "name", "pci_bus_id", "pci_device_id", "memory_total_mib", "ecc_enabled"),
+    *("ecc_volatile_uncorrected", "ecc_aggregate_uncorrected", "remapped_rows", "nvlinks_active"),
+    *("pcie", "temperature_c", "power_w", "throttle_reasons", "processes"),
+)
+
+
+class Dead(Exception):
+    """This GPU, or NVML as a whole, answers no further calls."""
+
+    def __init__(self, call: str, code: int, name: str) -> None:
+        super().__init__(call)
+        self.report = {"call": call, "code": code, "name": name}
+
+
+class Nvml:
+    """NVML's calls by name. What a binding or a driver does not know is an unsupported value, not a crash."""
+
+    def __init__(self, binding: Any) -> None:
+        self.binding = binding
+        self._dead = (binding.NVML_ERROR_GPU_IS_LOST, binding.NVML_ERROR_RESET_REQUIRED)
+        self._names = {getattr(binding, name): name for name in dir(binding) if name.startswith("NVML_ERROR_")}
+
+    def must(self, call: str, *arguments: Any) -> Any:
+        """Raises Dead whatever is wrong."""
+        unsupported: Dict[str, str] = {}
+        value = self.may(unsupported, call, call, *arguments)
+        if unsupported:
+            code = next((code for code, name in self._names.items() if name == unsupported[call]), 999)
+            raise Dead(call, code, unsupported[call])
+        return value
+
+    def may(self, unsupported: Dict[str, str], field: str, call: str, *arguments: Any) -> Any:
+        """None, and the error's name under `field`, where there is no value. Raises Dead when the GPU is gone."""
+        try:
+            return _text(getattr(self.binding, call)(*arguments))
+        except self.binding.NVMLError as exc:
+            name = self._names.get(exc.value, "NVML_ERROR_{}".format(exc.value))
+            if exc.value in self._dead:
+                raise Dead(call, exc.value, name) from None
+            unsupported[field] = name
+        except AttributeError:  # an older binding
+            unsupported[field] = "NVML_ERROR_FUNCTION_NOT_FOUND"
+        except UnicodeDecodeError:  # a broken infoROM
+            unsupported[field] = "NVML_ERROR_CORRUPTED_INFOROM"
+        return None
+
+
+def main() -> int:
+    print(json.dumps(measure(_binding())))
+    return 0
+
+
+def _binding() -> Any:
+    if os.environ.get("FLEET_PYNVML"):
+        sys.path.insert(0, os.environ["FLEET_PYNVML"])
+    import pynvml
+
+    return pynvml
+
+
+def measure(binding: Any) -> Dict[str, Any]:
+    nvml = Nvml(binding)
+    document: Dict[str, Any] = {
+        "format": 1,
+        "tool": "gpu_inventory",
+        "driver_version": None,
+        "nvml_version": None,
+        "error": None,
+        "device_count": None,
+        "gpus": [],
+    }
+    try:
+        nvml.must("nvmlInit")
+        document["driver_version"] = nvml.may({}, "", "nvmlSystemGetDriverVersion")
+        document["nvml_version"] = nvml.may({}, "", "nvmlSystemGetNVMLVersion")
+        document["device_count"] = count = nvml.must("nvmlDeviceGetCount")
+        document["gpus"] = [read_gpu(nvml, index) for index in range(min(count, MAX_GPUS))]
+    except Dead as dead:
+        document["error"] = dead.report
+    return document
+
+
+def read_gpu(nvml: Nvml, index: int) -> Dict[str, Any]:
+    gpu: Dict[str, Any] = {"index": index, "error": None}
+    gpu.update(dict.fromkeys(FIELDS))
+    gpu["unsupported"] = {}
+    try:
+        _fill(nvml, index, gpu, gpu["unsupported"])
+    except Dead as dead:
+        gpu["error"] = dead.report
+    return gpu
+
+
+def _fill(nvml: Nvml, index: int, gpu: Dict[str, Any], unsupported: Dict[str, str]) -> None:
+    """In this order, so that a GPU that dies half-way is at least known by name and address."""
+    handle = nvml.must("nvmlDeviceGetHandleByIndex", index)
+    gpu["name"] = nvml.must("nvmlDeviceGetName", handle)
+    pci = nvml.must("nvmlDeviceGetPciInfo", handle)
+    gpu["pci_bus_id"] = _text(pci.busId)
+    gpu["pci_device_id"] = "{:04x}:{:04x}".format(pci.pciDeviceId & 0xFFFF, pci.pciDeviceId >> 16)
+
+    def ask(field: str, call: str, *arguments: Any) -> Any:
+        return nvml.may(unsupported, field, call, handle, *arguments)
+
+    binding = nvml.binding
+    gpu["uuid"] = ask("uuid", "nvmlDeviceGetUUID")
+    gpu["serial"] = ask("serial", "nvmlDeviceGetSerial")
+    if (memory := ask("memory_total_mib", "nvmlDeviceGetMemoryInfo")) is not None:
+        gpu["memory_total_mib"] = memory.total // MIB
+    if (mode := ask("ecc_enabled", "nvmlDeviceGetEccMode")) is not None:
+        gpu["ecc_enabled"] = bool(mode[0])
+    for field, counter in (
+        ("ecc_volatile_uncorrected", binding.NVML_VOLATILE_ECC),
+        ("ecc_aggregate_uncorrected", binding.NVML_AGGREGATE_ECC),
+    ):
+        kind = binding.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+        gpu[field] = ask(field, "nvmlDeviceGetTotalEccErrors", kind, counter)
+    if (rows := ask("remapped_rows", "nvmlDeviceGetRemappedRows")) is not None:
+        correctable, uncorrectable, pending, failure = rows
+        gpu["remapped_rows"] = {
+            "correctable": correctable,
+            "uncorrectable": uncorrectable,
+            "pending": bool(pending),
+            "failure": bool(failure),
+        }
+    gpu["nvlinks_active"] = _active_links(nvml, handle, unsupported)
+    gpu["pcie"] = {
+        "gen": ask("pcie.gen", "nvmlDeviceGetCurrPcieLinkGeneration"),
+        "width": ask("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth"),
+        "max_gen": ask("pcie.max_gen", "nvmlDeviceGetMaxPcieLinkGeneration"),
+        "max_width": ask("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
+    }
+    gpu["temperature_c"] = ask("temperature_c", "nvmlDeviceGetTemperature", binding.NVML_TEMPERATURE_GPU)
+    if (milliwatts := ask("power_w", "nvmlDeviceGetPowerUsage")) is not None:
+        gpu["power_w"] = milliwatts / 1000
+    gpu["throttle_reasons"] = ask("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    gpu["processes"] = _processes(ask)
+
+
+def _active_links(nvml: Nvml, handle: Any, unsupported: Dict[str, str]) -> Any:
+    """How many links are up; None when no link has a state. Numbers past a GPU's last link are an invalid argument."""
+    refused: Dict[str, str] = {}
+    states = [
+        nvml.may(refused, "nvlinks_active", "nvmlDeviceGetNvLinkState", handle, link)
+        for link in range(nvml.binding.NVML_NVLINK_MAX_LINKS)
+    ]
+    known = [state for state in states if state is not None]
+    if not known:
+        unsupported.update(refused)
+        return None
+    return sum(1 for state in known if state)
+
+
+def _processes(ask: Any) -> Any:
+    found: List[Dict[str, Any]] = []
+    for kind, field, call in (
+        ("compute", "processes", "nvmlDeviceGetComputeRunningProcesses"),
+        ("graphics", "processes.graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
+    ):
+        listed = ask(field, call)
+        if listed is None and kind == "compute":
+            return None
+        for process in listed or []:
+            used = process.usedGpuMemory
+            found.append({"pid": process.pid, "kind": kind, "used_mib": None if used is None else used // MIB})
+    return found[:MAX_PROCESSES]
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        value = value.decode()
+    return value[:MAX_CHARS] if isinstance(value, str) else value
