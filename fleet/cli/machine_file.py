@@ -146,8 +146,10 @@ def _document(file: Path, text: str) -> Any:
     except yaml.MarkedYAMLError as exc:
         at = exc.problem_mark
         raise _bad(file, f"line {at.line + 1 if at else '?'}: {exc.problem}") from exc
-    except (yaml.YAMLError, ValueError, RecursionError) as exc:
-        raise _bad(file, str(exc) or "is nested too deep") from exc
+    except RecursionError as exc:
+        raise _bad(file, "is nested too deep") from exc
+    except (yaml.YAMLError, ValueError) as exc:
+        raise _bad(file, str(exc)) from exc
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -164,7 +166,7 @@ class _Strict(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", self.peek_event().start_mark)
+            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", self.get_mark())
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

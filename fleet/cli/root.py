@@ -58,7 +58,7 @@ class LazyGroup(TyperGroup):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             close = get_close_matches(cmd_name, COMMANDS)
-            ctx.fail(f"no such command: {cmd_name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
+            return ctx.fail(f"no such command: {cmd_name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
         found = getattr(import_module(entry.module), entry.attribute)
         if isinstance(found, typer.Typer):
             return get_command(found)

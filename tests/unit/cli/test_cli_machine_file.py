@@ -1,0 +1,108 @@
+"""Import files: every bad row is listed, and one is enough that nothing is sent."""
+
+import json
+
+import pytest
+
+from fleet.cli import machine_file
+from fleet.cli.exits import CommandError, Exit
+
+CSV = """name,sku,address,port,user,host_key,rack,capacity
+gpu-1,h100-sxm5x8,10.0.0.1,22,root,ssh-ed25519 AAAA,r1,2
+gpu-2,h100-sxm5x8,10.0.0.2,,root,ssh-ed25519 BBBB,,
+"""
+ROWS = [
+    {
+        "name": "gpu-1",
+        "sku": "h100-sxm5x8",
+        "rack": "r1",
+        "capacity": 2,
+        "ssh": {"address": "10.0.0.1", "port": 22, "user": "root", "host_key": "ssh-ed25519 AAAA"},
+    },
+    {
+        "name": "gpu-2",
+        "sku": "h100-sxm5x8",
+        "ssh": {"address": "10.0.0.2", "user": "root", "host_key": "ssh-ed25519 BBBB"},
+    },
+]
+
+
+def _file(tmp_path, name, text):
+    file = tmp_path / name
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("m.csv", CSV),
+        ("m.csv", "\ufeff" + CSV.replace("\n", "\r\n") + "\r\n"),
+        ("m.json", json.dumps(ROWS)),
+        ("m.yaml", json.dumps({"machines": ROWS})),
+    ],
+)
+def test_the_same_machines_in_each_format(tmp_path, name, text):
+    assert machine_file.read(_file(tmp_path, name, text)) == ROWS
+
+
+def test_import_sends_all_rows_in_one_request(fleet, service, tmp_path):
+    service.on("POST", "/v1/machines/import", {"items": []}, status=201)
+    assert fleet("machine", "import", str(_file(tmp_path, "m.csv", CSV))).status == 0
+    assert [request.body for request in service.requests] == [{"machines": ROWS}]
+
+
+def test_one_bad_row_and_nothing_is_sent_but_all_bad_rows_are_listed(fleet, service, tmp_path):
+    text = (
+        CSV
+        + "gpu-3,h100,10.0.0.3\ngpu-1,h100,10.0.0.4,22,root,k,r,1\ngpu-5,h100,10.0.0.5,ssh,root,k,r,\u0661\n,h100,,,,,,\n"
+    )
+    ran = fleet("machine", "import", str(_file(tmp_path, "m.csv", text)))
+    assert (ran.status, service.requests) == (2, [])
+    assert "nothing was imported" in ran.err
+    for said in (
+        "line 4: 3 cells under 8 columns",
+        "line 5: name: 'gpu-1' stands in line 2 already",
+        "line 6: port: 'ssh' is not a number",
+        "line 6: capacity: ",
+        "line 7: name: missing",
+    ):
+        assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("m.txt", "", "is .yaml, .json or .csv"),
+        ("m.csv", "", "has no machines"),
+        ("m.csv", "name,sku,colour\n", "line 1: unknown column 'colour'"),
+        ("m.csv", "name,name\n", "line 1: column 'name' twice"),
+        ("m.csv", 'name,sku\n"a,b\n', "line 2"),
+        ("m.yaml", "- name: a\n  sku: b\n  name: c\n", "line 3: key 'name' twice"),
+        ("m.yaml", "a: &x [1]\nb: *x\n", "aliases are not allowed"),
+        ("m.yaml", "- name: a\n bad\n", "line 2"),
+        ("m.yaml", "machines: []\nmore: 1\n", "only key `machines`"),
+        ("m.yaml", "5\n", "is not a list"),
+        ("m.yaml", "- gpu-1\n- name: a\n- 7\n", "machine 3: is not a mapping"),
+        ("m.yaml", "!!python/object/apply:os.system [id]\n", "could not determine a constructor"),
+        ("m.json", '[{"name": "a", "name": "b"}]', "key 'name' twice"),
+        ("m.json", "[" * 100_000, "nested too deep"),
+        ("m.json", '[{"name": 5}]', "machine 1: name: missing, or not a text"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_with_the_place(tmp_path, name, text, said):
+    file = _file(tmp_path, name, text)
+    with pytest.raises(CommandError) as caught:
+        machine_file.read(file)
+    assert said in str(caught.value)
+    assert str(file) in str(caught.value)
+    assert caught.value.status is Exit.USAGE
+
+
+def test_a_file_that_cannot_be_read_exits_2(fleet, tmp_path):
+    assert fleet("machine", "import", str(tmp_path / "none.csv")).status == 2
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path):
+    with pytest.raises(CommandError, match="more than 4 MiB"):
+        machine_file.read(_file(tmp_path, "m.csv", "name,sku\n" + "a,b\n" * (1 << 20)))
