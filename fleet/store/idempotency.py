@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from fleet.core.errors import Conflict
+from fleet.core.errors import Refused
 from fleet.store.database import db_now
 from fleet.store.tables import IdempotencyRow
 
@@ -36,7 +36,7 @@ class Answered:
 
 def claim(session: Session, key: Key) -> Answered | None:
     """Take the key in the caller's transaction: None means go on and `answer`, else the answer that was given before.
-    Raises Conflict when the key came with another request."""
+    Raises KeyReused when the key came with another request."""
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     now = session.scalar(sa.select(db_now())) or 0.0
     session.execute(sa.delete(IdempotencyRow).where(IdempotencyRow.at < now - KEPT_S))
@@ -62,6 +62,5 @@ def answer(session: Session, key: Key, answered: Answered) -> None:
     )
 
 
-class KeyReused(Conflict):
+class KeyReused(Refused):
     code = "idempotency-key-reused"
-    retryable = False

@@ -1,0 +1,24 @@
+"""Parameters that many endpoints share."""
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query
+
+from fleet.service.listing import LIMIT, MOST, Window
+
+_MACHINE = r"^[a-z0-9][a-z0-9.-]{0,62}\Z"
+
+MachinePath = Annotated[str, Path(pattern=_MACHINE)]
+OfMachine = Annotated[str | None, Query(pattern=_MACHINE)]
+RecordPath = Annotated[str, Path(pattern=r"^[a-z]{2,8}-[a-z0-9-]{1,60}\Z")]
+NamePath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")]
+Limit = Annotated[int, Query(ge=1, le=MOST)]
+Cursor = Annotated[str | None, Query(max_length=500)]
+
+
+def window(limit: Limit = LIMIT, cursor: Cursor = None) -> Window:
+    return Window(limit, cursor)
+
+
+Part = Annotated[Window, Depends(window)]
+"""Which part of a list: `limit` rows after `cursor`."""

@@ -1,0 +1,119 @@
+"""Every error as `application/problem+json` (RFC 9457): `code` for programs, `detail` as one sentence for people."""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from fleet.core.errors import (
+    Conflict,
+    FleetError,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    Refused,
+    StoreBusy,
+    StoreError,
+    Unauthenticated,
+)
+from fleet.service.machine_record import explained
+
+log = structlog.get_logger(__name__)
+
+STATUS: Mapping[type[FleetError], int] = {
+    InvalidInput: 422,
+    NotFound: 404,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    Refused: 409,
+    Conflict: 409,
+    StoreBusy: 503,
+    StoreError: 503,
+}
+"""By the nearest class above; an error that is not listed is our fault."""
+
+_HEADERS: Mapping[int, Mapping[str, str]] = {
+    401: {"WWW-Authenticate": 'Bearer realm="fleet"'},
+    503: {"Retry-After": "1"},
+}
+_MOST_ERRORS = 1000
+
+
+class Unreadable(InvalidInput):
+    """The request itself is not what HTTP or JSON asks for; `status` says how."""
+
+    def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
+        super().__init__(message, field)
+        self.status, self.problem = status, code
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    field: str | None = None,
+    errors: list[dict[str, Any]] | None = None,
+) -> Response:
+    body: dict[str, Any] = {
+        "type": f"https://fleet-revalidation.invalid/problems/{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": detail[:4000],
+    }
+    if field is not None:
+        body["field"] = field[:200]
+    if errors is not None:
+        body["errors"] = errors[:_MOST_ERRORS]
+    return Response(json.dumps(body), status, _HEADERS.get(status), "application/problem+json")
+
+
+def install(app: FastAPI) -> None:
+    app.exception_handler(FleetError)(_of_fleet)
+    app.exception_handler(RequestValidationError)(_of_validation)
+    app.exception_handler(HTTPException)(_of_http)
+    app.exception_handler(Exception)(_of_anything)
+
+
+async def _of_fleet(request: Request, exc: FleetError) -> Response:
+    if isinstance(exc, Unreadable):
+        return problem(exc.status, exc.problem, str(exc), field=exc.field)
+    status = next((STATUS[kind] for kind in type(exc).__mro__ if kind in STATUS), None)
+    if status is None:
+        return await _of_anything(request, exc)
+    if status == 503:
+        log.warning("api.store", path=request.url.path, error=str(exc))
+    rows = getattr(exc, "rows", None)
+    return problem(status, exc.code, str(exc), field=getattr(exc, "field", None), errors=rows)
+
+
+async def _of_validation(_request: Request, exc: RequestValidationError) -> Response:
+    errors = []
+    for error in exc.errors()[:_MOST_ERRORS]:
+        field, detail = explained(
+            {**error, "loc": [part for part in error["loc"] if part not in ("body", "query", "path")]}
+        )
+        errors.append({"field": field, "detail": detail})
+    first = errors[0]
+    named = f"{first['field']}: {first['detail']}" if first["field"] else first["detail"]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return problem(422, "invalid-input", named + more, field=first["field"] or None, errors=errors)
+
+
+async def _of_http(_request: Request, exc: HTTPException) -> Response:
+    details = {404: "there is nothing at this path", 405: "this path does not take this method"}
+    detail = details.get(exc.status_code, str(exc.detail))
+    response = problem(exc.status_code, HTTPStatus(exc.status_code).name.lower().replace("_", "-"), detail)
+    response.headers.update(exc.headers or {})
+    return response
+
+
+async def _of_anything(request: Request, exc: Exception) -> Response:
+    log.error("api.internal", method=request.method, path=request.url.path, exc_info=exc)
+    return problem(500, "internal", "the service made a mistake; its log says more")

@@ -1,0 +1,50 @@
+"""/v1/validations"""
+
+from typing import Literal
+
+from fastapi import APIRouter, Response
+
+from fleet.api.gate import Admitted, Gate
+from fleet.api.parameters import NamePath, OfMachine, Part, RecordPath
+from fleet.service import validations
+from fleet.service.access import Action
+
+router = APIRouter(prefix="/v1/validations", route_class=Gate, tags=["validations"])
+
+
+@router.post("", name=Action.VALIDATION_START, status_code=202)
+def start_validation(call: Admitted, body: validations.NewValidation) -> Response:
+    return call.write(validations.start, call.services, body)
+
+
+@router.get("", name=Action.READ)
+def list_validations(
+    call: Admitted, part: Part, machine: OfMachine = None, state: validations.Standing | None = None
+) -> Response:
+    return call.read(validations.listed, part, machine, state)
+
+
+@router.get("/{validation}", name=Action.READ)
+def show_validation(call: Admitted, validation: RecordPath) -> Response:
+    return call.read(validations.show, validation)
+
+
+@router.post("/{validation}/abort", name=Action.VALIDATION_ABORT, status_code=202)
+def abort_validation(call: Admitted, validation: RecordPath, body: validations.Abort) -> Response:
+    return call.write(validations.abort, validation, body)
+
+
+@router.get("/{validation}/logs", name=Action.READ)
+def list_logs(call: Admitted, validation: RecordPath, part: Part) -> Response:
+    return call.read(validations.logs, validation)
+
+
+@router.get("/{validation}/logs/{measurement}/{stream}", name=Action.READ)
+def show_log(
+    call: Admitted, validation: RecordPath, measurement: NamePath, stream: Literal["stdout", "stderr"]
+) -> Response:
+    """Raw bytes that a guest or a host has printed: nothing is escaped, so show them with care."""
+    with call.services.db.read() as session:
+        raw = validations.log(session, call.services, validation, measurement, stream)
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment"}
+    return Response(raw, headers=headers, media_type="text/plain; charset=utf-8")

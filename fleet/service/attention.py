@@ -1,0 +1,42 @@
+"""What waits for a person."""
+
+from sqlalchemy.orm import Session
+
+from fleet.service.access import Permit
+from fleet.service.body import Body, Sentence
+from fleet.service.listing import Json, Window, listing
+from fleet.service.times import stamp
+from fleet.service.writing import Answer
+from fleet.store import attention, audit
+from fleet.store.tables import AttentionRow
+
+
+class Resolution(Body):
+    note: Sentence | None = None
+
+
+def listed(session: Session, window: Window, machine: str | None = None) -> Json:
+    """Open records, the longest waiting first."""
+    after = window.after("attention", float, str)
+    return listing("attention", attention.listed(session, machine=machine, after=after, limit=window.limit), _view)
+
+
+def resolve(session: Session, permit: Permit, id_: str, order: Resolution) -> Answer:
+    row = attention.resolve(session, id_, permit.actor.name)
+    detail = {"kind": row.kind, "subject": row.subject, "note": order.note}
+    audit.write(session, permit.actor.by, "attention.resolved", machine=row.machine, object_=row.id, detail=detail)
+    return Answer.done(_view(row))
+
+
+def _view(row: AttentionRow) -> Json:
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "machine": row.machine,
+        "subject": row.subject,
+        "reason": row.reason,
+        "next_step": row.next_step,
+        "since": stamp(row.since),
+        "resolved_at": None if row.resolved_at is None else stamp(row.resolved_at),
+        "resolved_by": row.resolved_by,
+    }

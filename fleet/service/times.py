@@ -1,0 +1,20 @@
+"""Times as people and programs read them: RFC 3339 in UTC."""
+
+from datetime import UTC, datetime
+
+
+def stamp(seconds: float) -> str:
+    """`2026-11-30T08:11:43.250Z` from seconds since the epoch."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def stamp_or_none(seconds: float | None) -> str | None:
+    return None if seconds is None else stamp(seconds)
+
+
+def seconds(text: str) -> float:
+    """Raises ValueError for anything but an RFC 3339 time with its offset."""
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError("a time needs its offset, such as Z or +02:00")
+    return at.timestamp()
