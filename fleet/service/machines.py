@@ -19,7 +19,7 @@ from fleet.service.validations import request_end
 from fleet.service.writing import Answer
 from fleet.store import attention, machines, validations
 from fleet.store.tables import MachineRow, ValidationRow
-from fleet.workflows import events
+from fleet.workflows import events, vacancy
 
 
 class Import(Body):
@@ -121,7 +121,9 @@ def unhold(session: Session, permit: Permit, name: str) -> Answer:
     machine = machines.get(session, name)
     if machine.hold is None:
         raise Refused(f"{name} is not held")
-    machines.set_hold(session, machine, None, permit.actor.by)
+    machine = machines.set_hold(session, machine, None, permit.actor.by)
+    if machine.state is State.VACATED:  # what the hold kept from starting may start now
+        vacancy.open_vacancy(session, name, why=f"the hold was lifted by {permit.actor.name}")
     return Answer.done(show(session, name))
 
 

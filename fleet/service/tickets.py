@@ -6,8 +6,6 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from fleet.core.errors import Refused
-from fleet.core.model import Trigger
-from fleet.core.states import Move, State
 from fleet.service.access import Permit
 from fleet.service.body import Body, Sentence
 from fleet.service.listing import Json, Window, listing
@@ -51,10 +49,7 @@ def fixed(session: Session, permit: Permit, id_: str, order: Fix) -> Answer:
     audit.write(session, by, "ticket.fixed", machine=row.machine, object_=id_, detail={"note": order.note})
     session.flush()
     machine = machines.get(session, row.machine)
-    if machine.state is State.FAILED and all(t.state == "fixed" for t in tickets.open_of(session, row.machine)):
-        why = f"ticket {id_} was marked fixed by {by.actor}"
-        machines.move(session, machine, Move.FIX, why, by, detail={"ticket": id_})
-        vacancy.open_vacancy(session, machine.name, why=why, trigger=Trigger.FIXED)
+    vacancy.vacate_fixed(session, machine, by, f"ticket {id_} was marked fixed by {by.actor}")
     return Answer.done(_view(row))
 
 

@@ -12,7 +12,7 @@ from fleet.engine.workflow import Next, Work
 from fleet.hypervisor.base import Placement
 from fleet.store import validations
 from fleet.workflows import judging
-from fleet.workflows.guest import GuestGarbage, GuestPoll, GuestRun
+from fleet.workflows.guest import GuestError, GuestPoll, GuestRun
 from fleet.workflows.playbook import check_of
 from fleet.workflows.record import Record, ended_early, in_order, keep
 from fleet.workflows.world import World
@@ -28,8 +28,8 @@ def checks(world: World, work: Work, record: Record) -> Next:
     guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
     try:
         poll = guest.poll(known, world.policy.output_limit_bytes, Deadline.after(world.policy.call_deadline_s))
-    except GuestGarbage as exc:
-        return ended_early(record, "checks", f"the runner's state cannot be read: {exc}")
+    except GuestError as exc:
+        return ended_early(record, "checks", f"the runner's state cannot be had: {exc}")
     except RemoteError as exc:
         return _silent(world, work, record, exc)
     if (ends := _ended_badly(record, poll)) is not None:

@@ -18,7 +18,7 @@ from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.hypervisor.base import Placement
 from fleet.store import validations
 from fleet.workflows import begin, closing, following, host_evidence
-from fleet.workflows.guest import GuestRun
+from fleet.workflows.guest import GuestError, GuestRun
 from fleet.workflows.record import Record, ended_early, fence, keep
 from fleet.workflows.world import World
 
@@ -165,7 +165,10 @@ def _start(world: World, work: Work, record: Record) -> Next:
     guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
     plan = record.playbook.runner_plan(record.id, record.machine)
     work.guard()
-    guest.begin(plan, Deadline.after(world.policy.call_deadline_s))
+    try:
+        guest.begin(plan, Deadline.after(world.policy.call_deadline_s))
+    except GuestError as exc:  # it answered: no Python there, a full disk
+        return ended_early(record, "start", f"the runner could not be started in the test VM: {exc}")
     return Next("checks", "the checks are running", _SOON_S)
 
 

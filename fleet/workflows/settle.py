@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from fleet.core.model import Machine, Trigger, Verdict
+from fleet.core.model import Trigger, Verdict
 from fleet.core.states import Move, State
 from fleet.engine.workflow import Work
 from fleet.store import attention, events, machines, tickets, validations
@@ -35,7 +35,7 @@ def settle_now(world: World, work: Work, record: Record) -> tuple[Decision, Call
     blocked = _may_not_condemn(record, decision, proven)
 
     def within(session: Session) -> None:
-        settlement = _Settlement(session, world, work, record, results, blocked or decision, enforced)
+        settlement = Settlement(session, world, work, record, results, blocked or decision, enforced)
         settlement.write_record()
         settlement.move_machine()
 
@@ -57,7 +57,7 @@ def _may_not_condemn(record: Record, decision: Decision, proven: bool) -> Decisi
     return Decision(Verdict.ABORTED, f"would be failed ({decision.reason}), but {what}")
 
 
-class _Settlement:
+class Settlement:
     def __init__(
         self,
         session: Session,
@@ -222,15 +222,7 @@ class _Settlement:
 
     def _start_again_if_fixed(self) -> None:
         """A ticket marked fixed while this run was under way: the machine gets a new one."""
-        open_ = tickets.open_of(self.session, self.machine.name)
-        if self.machine.state is State.FAILED and open_ and all(t.state == "fixed" for t in open_):
-            fix(self.session, self.machine, BY)
-
-
-def fix(session: Session, machine: Machine, by: By) -> None:
-    """Every open ticket is fixed: the machine may be validated again."""
-    machines.move(session, machine, Move.FIX, "every open ticket is marked fixed", by)
-    vacancy.open_vacancy(session, machine.name, why="a ticket was marked fixed", trigger=Trigger.FIXED)
+        vacancy.vacate_fixed(self.session, self.machine, BY, "a ticket was marked fixed meanwhile")
 
 
 def _last_log(world: World, record: Record) -> tuple[str, ...]:

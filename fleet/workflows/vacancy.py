@@ -11,7 +11,7 @@ from fleet.core.errors import RemoteError
 from fleet.core.model import Machine, Trigger
 from fleet.core.states import Move, State
 from fleet.engine.workflow import Next, Phase, Work, Workflow, open_run
-from fleet.store import attention, events, machines, site
+from fleet.store import attention, events, machines, site, tickets
 from fleet.store.audit import By
 from fleet.store.tables import RunRow
 from fleet.workflows import begin
@@ -38,6 +38,14 @@ def open_vacancy(
     if session.scalar(open_) is None:
         data = {"attempt": attempt, "trigger": trigger}
         open_run(session, KIND, AWAIT_CLEAR, machine, why=why, data=data, after_s=after_s)
+
+
+def vacate_fixed(session: Session, machine: Machine, by: By, why: str) -> None:
+    """A failed machine whose open tickets are all marked fixed is on its way to a validation; any other stays."""
+    open_ = tickets.open_of(session, machine.name)
+    if machine.state is State.FAILED and open_ and all(ticket.state == "fixed" for ticket in open_):
+        machines.move(session, machine, Move.FIX, why, by)
+        open_vacancy(session, machine.name, why=why, trigger=Trigger.FIXED)
 
 
 def look_now(session: Session, machine: str) -> None:

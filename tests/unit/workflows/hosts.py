@@ -1,0 +1,72 @@
+"""Hosts in memory: what the hypervisor shows and what it was told to do, for workflows that only look and remove."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fleet.core.clock import Deadline
+from fleet.core.errors import Unreachable
+from fleet.core.model import DeviceState, Domain, Fence, HostView, Machine, TestVm
+from fleet.hypervisor.base import PlacementView
+from fleet.remote.base import Shell
+from fleet.store.database import Database
+from fleet.store.evidence import EvidenceFolder
+from fleet.workflows.world import Policy, World
+from playbooks.loader import Library
+
+UUID = "6f0c4e0e-1c5c-4f0e-9a0f-0123456789ab"
+
+
+def tenant(name: str = "tenant-a") -> Domain:
+    return Domain(UUID, name, "running")
+
+
+def vm_of(validation: str) -> Domain:
+    return Domain(UUID, f"fleet-test-{validation}", "running", validation)
+
+
+@dataclass
+class Hosts:
+    """Implements what vacancy, sweep and preflight use; placing is for the simulated rack's tests."""
+
+    domains: dict[str, list[Domain]] = field(default_factory=dict)
+    away: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)  # PCI addresses that do not answer
+    removed: list[tuple[str, str]] = field(default_factory=list)
+
+    def look(self, machine: Machine, deadline: Deadline) -> HostView:
+        if machine.name in self.away:
+            raise Unreachable(f"{machine.name} does not answer")
+        states = {s.pci: DeviceState.ALL_ONES if s.pci in self.lost else DeviceState.ANSWERS for s in machine.slots}
+        return HostView("boot-1", 1_700_000_000.0, tuple(self.domains.get(machine.name, ())), states)
+
+    def remove_domain(self, machine: Machine, uuid: str, validation: str, fence: Fence, deadline: Deadline) -> None:
+        self.removed.append((machine.name, validation))
+        self.domains[machine.name] = [d for d in self.domains[machine.name] if d.validation != validation]
+
+    def place(self, vm: TestVm, fence: Fence, deadline: Deadline) -> None:
+        raise NotImplementedError
+
+    def placement(self, vm: TestVm, deadline: Deadline) -> PlacementView:
+        raise NotImplementedError
+
+    def tear_down(self, vm: TestVm, fence: Fence, deadline: Deadline) -> None:
+        raise NotImplementedError
+
+    def forget(self, vm: TestVm, deadline: Deadline) -> None:
+        raise NotImplementedError
+
+    def console(self, vm: TestVm, limit_bytes: int, deadline: Deadline) -> bytes:
+        raise NotImplementedError
+
+    def kernel_log(self, machine: Machine, since: float, limit_bytes: int, deadline: Deadline) -> bytes:
+        raise NotImplementedError
+
+    def guest(self, vm: TestVm) -> Shell:
+        raise NotImplementedError
+
+
+def world(db: Database, hosts: Hosts, folder: Path, policy: Policy = Policy()) -> World:
+    def make(validation: str, machine: Machine) -> TestVm:
+        return TestVm(validation, UUID, f"fleet-test-{validation}", machine, "key", "pub", "key", "pub")
+
+    return World(db, hosts, Library([]), EvidenceFolder(folder), make, {"digest": "none"}, policy)
