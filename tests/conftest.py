@@ -27,7 +27,7 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def _postgres_template(postgres_url: str) -> str:
+def postgres_template(postgres_url: str) -> str:
     """A database at head, which every test's own database is a copy of."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE template_head")
@@ -36,7 +36,7 @@ def _postgres_template(postgres_url: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "head.sqlite"
     _upgraded(f"sqlite:///{path}")
     return path
@@ -56,7 +56,7 @@ def fresh_url(postgres_url: str) -> Iterator[Callable[[str], str]]:
     def make(template: str) -> str:
         name = f"test_{next(_numbers)}"
         with psycopg.connect(postgres_url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         made.append(name)
         return postgres_url.replace("/postgres?", f"/{name}?")
 
@@ -67,18 +67,23 @@ def fresh_url(postgres_url: str) -> Iterator[Callable[[str], str]]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.real)])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request: pytest.FixtureRequest) -> str:
     """A database at head, empty of rows, of this test's own: once on SQLite, once on PostgreSQL."""
     if request.param == "sqlite":
         return str(request.getfixturevalue("sqlite_url"))
-    template = request.getfixturevalue("_postgres_template")
-    return str(request.getfixturevalue("fresh_url")(template))
+    return str(request.getfixturevalue("postgresql_url"))
 
 
 @pytest.fixture
-def sqlite_url(_sqlite_template: Path, tmp_path: Path) -> str:
+def postgresql_url(fresh_url: Callable[[str], str], postgres_template: str) -> str:
+    """A PostgreSQL database at head, for tests of what only a server does."""
+    return fresh_url(postgres_template)
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
     """A SQLite database at head, for tests in which the database makes no difference."""
-    return f"sqlite:///{shutil.copy(_sqlite_template, tmp_path / 'fleet.sqlite')}"
+    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'fleet.sqlite')}"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.real)])

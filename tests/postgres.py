@@ -27,7 +27,7 @@ def find_binaries() -> Path | None:
 def server(binaries: Path) -> Iterator[str]:
     """Run a server until the block ends; gives the URL of its first database. Speed over safety: nothing is synced."""
     user = _user()
-    folder = Path(tempfile.mkdtemp(prefix="fleet-pg-"))  # short, since a socket's path must fit 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix="fleet-pg-", dir=_fast_place()))  # short: a socket's path must fit 107 bytes
     try:
         shutil.chown(folder, user)
         who = {} if os.getuid() else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
@@ -57,6 +57,12 @@ def server(binaries: Path) -> Iterator[str]:
             process.wait(30)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fast_place() -> Path | None:
+    """Memory where there is enough: a new database is hundreds of files, 0.25 s on a disk and 0.01 s there."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2**30 else None
 
 
 def _user() -> str:

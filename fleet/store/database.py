@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session, sessionmaker
 
+from fleet.core.clock import Deadline
 from fleet.core.errors import InvalidInput, StoreBusy, StoreError
 
 
@@ -37,9 +38,10 @@ def _postgresql_now(element: db_now, compiler: Any, **kw: Any) -> str:
 class Database:
     """An engine and its sessions. `begin()` is a write transaction, `read()` one that promises not to write."""
 
-    def __init__(self, url: str, pool_size: int = 20) -> None:
+    def __init__(self, url: str, pool_size: int = 20, busy_timeout_s: float = 30.0) -> None:
+        """`busy_timeout_s`: how long SQLite waits for another writer before it raises StoreBusy."""
         self.url = _url(url)
-        self.engine = _engine(self.url, pool_size)
+        self.engine = _engine(self.url, pool_size, busy_timeout_s)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
 
     @property
@@ -58,10 +60,9 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A transaction that only reads; rolled back at its end."""
+        """A transaction that only reads. It ends with the session, which rolls back; rows that were read stay readable."""
         with translated(), self._sessions() as session:
             yield session
-            session.rollback()
 
     def now(self) -> float:
         with self.read() as session:
@@ -87,15 +88,16 @@ def _url(text: str) -> URL:
     return url
 
 
-def _engine(url: URL, pool_size: int) -> sa.Engine:
+def _engine(url: URL, pool_size: int, busy_timeout_s: float) -> sa.Engine:
     if url.drivername != "sqlite":
         return sa.create_engine(url, pool_size=pool_size, max_overflow=10, pool_pre_ping=True)
-    engine = sa.create_engine(url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": 30})
+    engine = sa.create_engine(url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": busy_timeout_s})
 
     @sa.event.listens_for(engine, "connect")
     def _(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves, so that a read can start the transaction too
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON"):
+        _switch_to_wal(connection, Deadline.after(busy_timeout_s))
+        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
             connection.execute("PRAGMA " + pragma)
 
     @sa.event.listens_for(engine, "begin")
@@ -106,22 +108,45 @@ def _engine(url: URL, pool_size: int) -> sa.Engine:
     return engine
 
 
+def _switch_to_wal(connection: sqlite3.Connection, deadline: Deadline) -> None:
+    """The first to open a new file switches it; SQLite tells the others "locked" at once, without its own waiting."""
+    for left_s in deadline.poll(0.02):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as exc:
+            if "is locked" not in str(exc) or left_s == 0.0:
+                raise
+        else:
+            return
+
+
 @contextmanager
 def translated() -> Iterator[None]:
+    """Turns what the drivers raise into StoreBusy and StoreError; a broken constraint stays an IntegrityError."""
     try:
         yield
-    except OperationalError as exc:
-        text = str(exc.orig)
-        if "locked" in text or "busy" in text:
-            raise StoreBusy(f"the database is locked by another process: {text}") from exc
-        if "full" in text:
-            raise StoreError(f"the database cannot grow, its disk is full: {text}") from exc
-        if "unable to open" in text:
-            raise StoreError(f"the database file cannot be opened, check path and permissions: {text}") from exc
-        if exc.connection_invalidated or "connect" in text:
-            raise StoreBusy(f"the database does not answer: {text}") from exc
-        raise StoreError(f"the database refused: {text}") from exc
     except DBAPIError as exc:
-        if exc.connection_invalidated:
-            raise StoreBusy(f"the connection to the database broke: {exc.orig}") from exc
-        raise
+        error = _store_error(exc, str(exc.orig), getattr(exc.orig, "sqlstate", None) or "")
+        if error is None:
+            raise
+        raise error from exc
+
+
+def _store_error(exc: DBAPIError, text: str, sqlstate: str) -> StoreError | None:
+    if "is locked" in text or "busy" in text or sqlstate == "55P03":
+        return StoreBusy(f"the database is locked by another process: {text}")
+    if sqlstate.startswith("40"):  # deadlock, serialization: the same transaction may succeed now
+        return StoreBusy(f"the database gave way to another transaction: {text}")
+    if exc.connection_invalidated or sqlstate[:2] in ("08", "57") or sqlstate == "53300":
+        return StoreBusy(f"the connection to the database broke: {text}")
+    if "disk is full" in text or sqlstate == "53100":
+        return StoreError(f"the database cannot grow, its disk is full: {text}")
+    if "unable to open" in text:
+        return StoreError(f"the database file cannot be opened, check path and permissions: {text}")
+    if "not a database" in text or "malformed" in text:
+        return StoreError(f"the database file is damaged or not one of ours, restore a backup or name another: {text}")
+    if not isinstance(exc, OperationalError):
+        return None
+    if "connect" in text:
+        return StoreBusy(f"the database does not answer: {text}")
+    return StoreError(f"the database refused: {text}")
