@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from validators.sku import Sku
+from validators.sku import Sku, Strict
 
 
 class Outcome(StrEnum):
@@ -88,8 +88,9 @@ Judge = Callable[[Sequence[Measurement], Subject], CheckResult]
 @dataclass(frozen=True)
 class Check:
     """One test. `argv` makes the guest's command from the subject; None where the control plane collects the
-    measurement itself (kernel_log). `progress` reads per cent from the end of the output, None where the tool says none.
-    `stress` marks load: the plan reads inventory and counters again after it."""
+    measurement itself (kernel_log), empty where there is nothing to run on this machine (`judge` then says why).
+    `progress` reads per cent from the end of the output, None where the tool says none. `options` is the schema of the
+    plan's `with:`. `stress` marks load: the plan reads inventory and counters again after it."""
 
     name: str
     title: str
@@ -98,6 +99,7 @@ class Check:
     progress: Callable[[str], float | None] | None = None
     deadline_s: float = 300.0
     output_limit_bytes: int = 8 << 20
+    options: type[Strict] = Strict
     stress: bool = False
 
 

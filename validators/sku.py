@@ -3,7 +3,7 @@ schema. Every limit names its source, because a number without one cannot be arg
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 
 class Strict(BaseModel):
@@ -68,10 +68,6 @@ class Limits(Strict):
     storage: StorageLimits | None = None
 
 
-def _names(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
 class Sku(Strict):
     """`skip` lists checks that do not apply to this hardware, each with the reason: the only way to `skipped`."""
 
@@ -82,4 +78,4 @@ class Sku(Strict):
     rails: Rails | None = None
     nvme: Nvme | None = None
     limits: Limits = Limits()
-    skip: dict[str, Annotated[str, BeforeValidator(_names)]] = {}
+    skip: dict[str, Annotated[str, Field(min_length=3, max_length=500)]] = {}
