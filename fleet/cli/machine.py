@@ -82,8 +82,12 @@ def add(
         str | None, typer.Option("--scratch-disk", help="Disk in the test VM that the storage check may overwrite.")
     ] = None,
     slots: Annotated[Path | None, typer.Option("--slots", help="YAML or JSON file with the slot map.")] = None,
+    state: Annotated[str | None, typer.Option("--state", help="What you vouch for: available or allocated.")] = None,
+    instance: Annotated[
+        list[str] | None, typer.Option("--instance", metavar="ID", help="Who is on an allocated machine. Repeatable.")
+    ] = None,
 ) -> None:
-    """Add one machine. It starts `available`."""
+    """Add one machine. Without --state it starts vacated: not offered to anybody until it has passed."""
     from fleet.cli import machine_file
 
     here = session.of(context)
@@ -99,6 +103,8 @@ def add(
         "guest_port": guest_port,
         "scratch_disk": scratch_disk,
         "slots": machine_file.slots(slots) if slots else None,
+        "state": state,
+        "instances": instance,
     }
     with here.connect() as client:
         made = client.post("/v1/machines", {k: v for k, v in body.items() if v})
@@ -109,6 +115,9 @@ def add(
 def import_(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML, JSON or CSV, a machine a row.")],
+    update: Annotated[
+        bool, typer.Option("--update", help="Machines that exist get the file's address, devices and place.")
+    ] = False,
 ) -> None:
     """Add every machine of a file, or none of them: one bad row stops all, and every bad row is listed."""
     from fleet.cli import machine_file
@@ -116,8 +125,8 @@ def import_(
     here = session.of(context)
     rows = machine_file.read(file)
     with here.connect() as client:
-        done = client.post("/v1/machines/import", {"machines": rows})
-    here.answer(done, lambda: say(f"{len(rows)} machines are in the fleet."))
+        done = client.post("/v1/machines/import", {"machines": rows, "update": update})
+    here.answer(done, lambda: say(f"{done['added']} machines were added, {done['updated']} updated."))
 
 
 @app.command()
@@ -128,12 +137,13 @@ def hold(
     lock_power: Annotated[
         bool, typer.Option("--lock-power", help="Nothing may switch its power: hands inside.")
     ] = False,
+    abort: Annotated[bool, typer.Option("--abort", help="End a running validation too; it goes on otherwise.")] = False,
     expires_in_s: Annotated[
         int | None, typer.Option("--expires-in-s", min=1, help="Seconds; never if left out.")
     ] = None,
 ) -> None:
-    """Stop automation on a machine. It cannot be claimed; a running validation goes on."""
-    body: dict[str, Any] = {"reason": reason, "lock_power": lock_power}
+    """Stop automation on a machine: nothing starts by itself, and it cannot be claimed."""
+    body: dict[str, Any] = {"reason": reason, "lock_power": lock_power, "abort": abort}
     _change(context, machine, "hold", body | ({"expires_in_s": expires_in_s} if expires_in_s else {}), "is held")
 
 
@@ -176,6 +186,7 @@ def _print(row: Row) -> None:
             ("hold", f"{hold.get('owner')} since {hold.get('since')}: {hold.get('reason')}" if hold else None),
             ("hold ends", hold.get("expires_at")),
             ("power locked", "yes" if hold.get("lock_power") else None),
+            ("ssh", "{user}@{address}:{port}".format_map(row["ssh"]) if row.get("ssh") else None),
             *((name, row.get(name)) for name in ("rack", "power_feed", "capacity", "scratch_disk", "handed_over_at")),
         ]
     )

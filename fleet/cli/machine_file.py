@@ -16,7 +16,7 @@ _LIMIT_BYTES = 4 << 20  # the service takes no more
 _LIMIT_ROWS = 10_000
 
 _CSV_SSH = ("address", "user", "host_key", "key_ref")
-_CSV_TEXT = ("name", "sku", "rack", "power_feed", "guest_address", "scratch_disk")
+_CSV_TEXT = ("name", "sku", "rack", "power_feed", "guest_address", "scratch_disk", "handed_over_at", "state")
 _CSV_COUNTS = ("capacity", "guest_port")
 
 
@@ -70,7 +70,7 @@ def _from_csv(file: Path, text: str) -> Rows:
     errors: list[str] = []
     try:
         header = next(reader, [])
-        known = {*_CSV_TEXT, *_CSV_SSH, *_CSV_COUNTS, "port"}
+        known = {*_CSV_TEXT, *_CSV_SSH, *_CSV_COUNTS, "port", "instances"}
         if unknown := [name for name in header if name not in known]:
             raise _bad(file, f"line 1: unknown column {unknown[0]!r}; columns are {', '.join(sorted(known))}")
         if repeated := [name for name in header if header.count(name) > 1]:
@@ -92,6 +92,8 @@ def _from_csv(file: Path, text: str) -> Rows:
 
 def _csv_row(cells: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     row: dict[str, Any] = {name: cells[name] for name in _CSV_TEXT if name in cells}
+    if "instances" in cells:
+        row["instances"] = cells["instances"].split()
     ssh: dict[str, Any] = {name: cells[name] for name in _CSV_SSH if name in cells}
     wrong = []
     for name, into in (("port", ssh), *((name, row) for name in _CSV_COUNTS)):

@@ -88,8 +88,8 @@ def test_control_characters_in_errors_are_escaped(fleet, service):
         (401, "unauthenticated", 4),
         (403, "forbidden", 4),
         (503, "store-busy", 5),
-        (500, "error", 70),
-        (507, "store", 70),
+        (500, "internal", 70),
+        (503, "store", 5),
     ],
 )
 def test_every_problem_has_its_exit_status(fleet, service, http, code, status):

@@ -7,9 +7,9 @@ import pytest
 from fleet.cli import machine_file
 from fleet.cli.exits import CommandError, Exit
 
-CSV = """name,sku,address,port,user,host_key,rack,capacity
-gpu-1,h100-sxm5x8,10.0.0.1,22,root,ssh-ed25519 AAAA,r1,2
-gpu-2,h100-sxm5x8,10.0.0.2,,root,ssh-ed25519 BBBB,,
+CSV = """name,sku,address,port,user,host_key,rack,capacity,state,instances
+gpu-1,h100-sxm5x8,10.0.0.1,22,root,ssh-ed25519 AAAA,r1,2,allocated,vm-1 vm-2
+gpu-2,h100-sxm5x8,10.0.0.2,,root,ssh-ed25519 BBBB,,,,
 """
 ROWS = [
     {
@@ -17,6 +17,8 @@ ROWS = [
         "sku": "h100-sxm5x8",
         "rack": "r1",
         "capacity": 2,
+        "state": "allocated",
+        "instances": ["vm-1", "vm-2"],
         "ssh": {"address": "10.0.0.1", "port": 22, "user": "root", "host_key": "ssh-ed25519 AAAA"},
     },
     {
@@ -47,21 +49,21 @@ def test_the_same_machines_in_each_format(tmp_path, name, text):
 
 
 def test_import_sends_all_rows_in_one_request(fleet, service, tmp_path):
-    service.on("POST", "/v1/machines/import", {"items": []}, status=201)
+    service.on("POST", "/v1/machines/import", {"imported": 2, "added": 2, "updated": 0}, status=201)
     assert fleet("machine", "import", str(_file(tmp_path, "m.csv", CSV))).status == 0
-    assert [request.body for request in service.requests] == [{"machines": ROWS}]
+    assert [request.body for request in service.requests] == [{"machines": ROWS, "update": False}]
 
 
 def test_one_bad_row_and_nothing_is_sent_but_all_bad_rows_are_listed(fleet, service, tmp_path):
     text = (
         CSV
-        + "gpu-3,h100,10.0.0.3\ngpu-1,h100,10.0.0.4,22,root,k,r,1\ngpu-5,h100,10.0.0.5,ssh,root,k,r,\u0661\n,h100,,,,,,\n"
+        + "gpu-3,h100,10.0.0.3\ngpu-1,h100,10.0.0.4,22,root,k,r,1,,\ngpu-5,h100,10.0.0.5,ssh,root,k,r,\u0661,,\n,h100,,,,,,,,\n"
     )
     ran = fleet("machine", "import", str(_file(tmp_path, "m.csv", text)))
     assert (ran.status, service.requests) == (2, [])
     assert "nothing was imported" in ran.err
     for said in (
-        "line 4: 3 cells under 8 columns",
+        "line 4: 3 cells under 10 columns",
         "line 5: name: 'gpu-1' stands in line 2 already",
         "line 6: port: 'ssh' is not a number",
         "line 6: capacity: ",
