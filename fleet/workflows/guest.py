@@ -233,13 +233,15 @@ _BOOT = 'cat "${FLEET_ROOT:-}/proc/sys/kernel/random/boot_id"'
 
 _START = 'cd "$home" && python3 -I -S runner.pyz start'
 
-# The plan is the first line, which `read` takes byte by byte; all the rest is the archive.
+# The plan is the first line, which `read` takes byte by byte; all the rest is the archive. `cat` writes both, because it
+# says "No space left on device" where a shell's own printf only says "I/O error".
 _BEGIN = """\
 set -e; umask 077; mkdir -p "$home"; cd "$home"
 if [ -e state.json ]; then
   cat > /dev/null
 else
-  IFS= read -r plan; printf '%s\\n' "$plan" > plan.$$; cat > runner.$$
+  trap 'rm -f plan.$$ runner.$$' EXIT
+  IFS= read -r plan; printf '%s\\n' "$plan" | cat > plan.$$; cat > runner.$$
   if [ "$(wc -c < runner.$$)" -ne "$size" ]; then echo "the upload was cut" >&2; exit 1; fi
   mv plan.$$ plan.json; mv runner.$$ runner.pyz
 fi
