@@ -1,0 +1,59 @@
+"""`python -m fleet.lab --dir DIR --machines N`: a simulated rack, until its standard input ends or SIGTERM comes."""
+
+import argparse
+import asyncio
+import fcntl
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from fleet.lab.places import Places
+from fleet.lab.process import MOST_MACHINES
+from fleet.lab.rack import Rack
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m fleet.lab", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True, help="where the rack keeps its files")
+    parser.add_argument("--machines", type=int, required=True, help=f"1 to {MOST_MACHINES}")
+    parser.add_argument("--listen", default="127.0.0.1", help="a loopback address")
+    arguments = parser.parse_args()
+    if not 1 <= arguments.machines <= MOST_MACHINES:
+        parser.error(f"--machines must be 1 to {MOST_MACHINES}")
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
+    places = Places(arguments.dir.resolve())
+    places.base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with places.lock.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another simulated rack runs in {places.base}", file=sys.stderr)
+            return 1
+        return asyncio.run(_run(Rack(places, arguments.machines, arguments.listen)))
+
+
+async def _run(rack: Rack) -> int:
+    loop = asyncio.get_running_loop()
+    ending = asyncio.Event()
+    for which in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(which, ending.set)
+    await rack.start()
+    print("ready", flush=True)
+    watching = asyncio.create_task(_end_of_input(ending))
+    await ending.wait()
+    watching.cancel()
+    await rack.stop()
+    return 0
+
+
+async def _end_of_input(ending: asyncio.Event) -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(1024):
+        pass
+    ending.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
