@@ -91,6 +91,7 @@ def _rails(
 
 
 def _rail(name: str, rail: _Rail, limits: IbBandwidthLimits | None, facts: dict[str, Any]) -> Iterator[Finding]:
+    where = "" if rail.device == name else f"{rail.device}: "
     try:
         run = perftest.parse(rail.text)
     except ParseError as exc:
@@ -101,15 +102,13 @@ def _rail(name: str, rail: _Rail, limits: IbBandwidthLimits | None, facts: dict[
         return
     if not run.rows or run.largest.average_gbps <= 0:
         said = f': "{run.errors[0]}"' if run.errors else ""
-        yield not_run("no_rows", f"{rail.device}: ib_write_bw measured nothing{said}", name)
+        yield not_run("no_rows", f"{where}ib_write_bw measured nothing{said}", name)
         return
     largest = run.largest
     facts[f"{printable(name, 64)}_gbps"] = largest.average_gbps
-    measured = f"{rail.device}: {largest.average_gbps:g} Gb/s at {largest.size_bytes} B"
+    measured = f"{where}{largest.average_gbps:g} Gb/s at {largest.size_bytes} B"
     if rail.ended != "exited":
-        yield not_run(
-            "incomplete", f"{rail.device}: ib_write_bw ended by {printable(rail.ended or 'no marker', 40)}", name
-        )
+        yield not_run("incomplete", f"{where}ib_write_bw ended by {printable(rail.ended or 'no marker', 40)}", name)
     if limits is None:
         yield passed("bandwidth", measured, name)
     elif largest.average_gbps < limits.min_gbps.value:

@@ -6,6 +6,7 @@ with one figure per GPU, in CUDA's order. The error figures start again after ev
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from validators.tools.errors import ParseError
 from validators.tools.lines import printable, unlabelled
@@ -55,7 +56,7 @@ def parse(output: str) -> BurnRun:
     percent = tested = mode = None
     for line in unlabelled(output):
         starts = [found.start() for found in _PROGRESS.finditer(line)]
-        for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
+        for start, end in pairwise([*starts, len(line)]):
             if (read := _read_progress(line[start:end], gpus)) is not None:
                 percent = read
         if starts:
