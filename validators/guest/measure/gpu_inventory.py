@@ -19,45 +19,44 @@ FIELDS = (
 )
 
 
-class Dead(Exception):
-    """This GPU, or NVML as a whole, answers no further calls."""
+class Refused(Exception):
+    """NVML has no answer to this call."""
 
     def __init__(self, call: str, code: int, name: str) -> None:
         super().__init__(call)
+        self.code, self.name = code, name
         self.report = {"call": call, "code": code, "name": name}
 
 
 class Nvml:
-    """NVML's calls by name. What a binding or a driver does not know is an unsupported value, not a crash."""
+    """NVML's calls by name."""
 
     def __init__(self, binding: Any) -> None:
         self.binding = binding
-        self._dead = (binding.NVML_ERROR_GPU_IS_LOST, binding.NVML_ERROR_RESET_REQUIRED)
+        self._gone = (binding.NVML_ERROR_GPU_IS_LOST, binding.NVML_ERROR_RESET_REQUIRED)
         self._names = {getattr(binding, name): name for name in dir(binding) if name.startswith("NVML_ERROR_")}
 
-    def must(self, call: str, *arguments: Any) -> Any:
-        """Raises Dead whatever is wrong."""
-        unsupported: Dict[str, str] = {}
-        value = self.may(unsupported, call, call, *arguments)
-        if unsupported:
-            code = next((code for code, name in self._names.items() if name == unsupported[call]), 999)
-            raise Dead(call, code, unsupported[call])
-        return value
-
-    def may(self, unsupported: Dict[str, str], field: str, call: str, *arguments: Any) -> Any:
-        """None, and the error's name under `field`, where there is no value. Raises Dead when the GPU is gone."""
+    def ask(self, call: str, *arguments: Any) -> Any:
+        """Raises Refused, also for what an older binding does not have and for text that is none."""
         try:
             return _text(getattr(self.binding, call)(*arguments))
         except self.binding.NVMLError as exc:
-            name = self._names.get(exc.value, "NVML_ERROR_{}".format(exc.value))
-            if exc.value in self._dead:
-                raise Dead(call, exc.value, name) from None
-            unsupported[field] = name
-        except AttributeError:  # an older binding
-            unsupported[field] = "NVML_ERROR_FUNCTION_NOT_FOUND"
-        except UnicodeDecodeError:  # a broken infoROM
-            unsupported[field] = "NVML_ERROR_CORRUPTED_INFOROM"
-        return None
+            code = exc.value
+            raise Refused(call, code, self._names.get(code, "NVML_ERROR_{}".format(code))) from None
+        except AttributeError:
+            raise Refused(call, 13, "NVML_ERROR_FUNCTION_NOT_FOUND") from None
+        except UnicodeDecodeError:
+            raise Refused(call, 14, "NVML_ERROR_CORRUPTED_INFOROM") from None
+
+    def try_to(self, unsupported: Dict[str, str], field: str, call: str, *arguments: Any) -> Any:
+        """None, and the error's name under `field`, where there is no value. Raises Refused when the GPU is gone."""
+        try:
+            return self.ask(call, *arguments)
+        except Refused as refused:
+            if refused.code in self._gone:
+                raise
+            unsupported[field] = refused.name
+            return None
 
 
 def main() -> int:
@@ -85,13 +84,13 @@ def measure(binding: Any) -> Dict[str, Any]:
         "gpus": [],
     }
     try:
-        nvml.must("nvmlInit")
-        document["driver_version"] = nvml.may({}, "", "nvmlSystemGetDriverVersion")
-        document["nvml_version"] = nvml.may({}, "", "nvmlSystemGetNVMLVersion")
-        document["device_count"] = count = nvml.must("nvmlDeviceGetCount")
+        nvml.ask("nvmlInit")
+        document["driver_version"] = nvml.try_to({}, "", "nvmlSystemGetDriverVersion")
+        document["nvml_version"] = nvml.try_to({}, "", "nvmlSystemGetNVMLVersion")
+        document["device_count"] = count = nvml.ask("nvmlDeviceGetCount")
         document["gpus"] = [read_gpu(nvml, index) for index in range(min(count, MAX_GPUS))]
-    except Dead as dead:
-        document["error"] = dead.report
+    except Refused as refused:
+        document["error"] = refused.report
     return document
 
 
@@ -101,21 +100,21 @@ def read_gpu(nvml: Nvml, index: int) -> Dict[str, Any]:
     gpu["unsupported"] = {}
     try:
         _fill(nvml, index, gpu, gpu["unsupported"])
-    except Dead as dead:
-        gpu["error"] = dead.report
+    except Refused as refused:
+        gpu["error"] = refused.report
     return gpu
 
 
 def _fill(nvml: Nvml, index: int, gpu: Dict[str, Any], unsupported: Dict[str, str]) -> None:
     """In this order, so that a GPU that dies half-way is at least known by name and address."""
-    handle = nvml.must("nvmlDeviceGetHandleByIndex", index)
-    gpu["name"] = nvml.must("nvmlDeviceGetName", handle)
-    pci = nvml.must("nvmlDeviceGetPciInfo", handle)
+    handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
+    gpu["name"] = nvml.ask("nvmlDeviceGetName", handle)
+    pci = nvml.ask("nvmlDeviceGetPciInfo", handle)
     gpu["pci_bus_id"] = _text(pci.busId)
     gpu["pci_device_id"] = "{:04x}:{:04x}".format(pci.pciDeviceId & 0xFFFF, pci.pciDeviceId >> 16)
 
     def ask(field: str, call: str, *arguments: Any) -> Any:
-        return nvml.may(unsupported, field, call, handle, *arguments)
+        return nvml.try_to(unsupported, field, call, handle, *arguments)
 
     binding = nvml.binding
     gpu["uuid"] = ask("uuid", "nvmlDeviceGetUUID")
@@ -156,7 +155,7 @@ def _active_links(nvml: Nvml, handle: Any, unsupported: Dict[str, str]) -> Any:
     """How many links are up; None when no link has a state. Numbers past a GPU's last link are an invalid argument."""
     refused: Dict[str, str] = {}
     states = [
-        nvml.may(refused, "nvlinks_active", "nvmlDeviceGetNvLinkState", handle, link)
+        nvml.try_to(refused, "nvlinks_active", "nvmlDeviceGetNvLinkState", handle, link)
         for link in range(nvml.binding.NVML_NVLINK_MAX_LINKS)
     ]
     known = [state for state in states if state is not None]

@@ -80,7 +80,7 @@ class Reader:
     def numbers(self, group: str) -> Iterator[Tuple[str, int]]:
         for name in _names(os.path.join(self._device, self.port + group)):
             value = self.text(self.port + group + "/" + name, group + "/" + name)
-            if value is not None and value.lstrip("-").isdigit():
+            if value is not None and value.isdigit():
                 yield name[:MAX_CHARS], int(value)
 
 
