@@ -63,25 +63,34 @@ class ValidationSettings(Section):
     poll_s: PositiveFloat = 1
 
 
+class FlavorSettings(Section):
+    """The size of the test VM: that of the tenants' VMs on the same hardware."""
+
+    vcpus: PositiveInt = 8
+    memory_mib: PositiveInt = 16384
+    hugepages: bool = False
+    cpu: str = "host-passthrough"  # libvirt's cpu mode
+
+
 class HypervisorSettings(Section):
     """The test VM, and how virsh is called. Paths are on the hosts; `template_directory` is on this machine."""
 
     image: str = "/var/lib/fleet/images/test.qcow2"
     image_format: Literal["raw", "qcow2"] = "qcow2"
-    image_digest: str | None = None
+    image_digest: str = ""
     kernel: str | None = None
     initrd: str | None = None
-    cmdline: str = ""
-    vcpus: PositiveInt = 8
-    memory_mib: PositiveInt = 16384
-    hugepages: bool = False
-    network: str = "fleet-test"
+    cmdline: str = "root=/dev/vda console=ttyS0"
+    flavor: FlavorSettings = FlavorSettings()
+    flavors: dict[str, FlavorSettings] = {}  # by SKU, where it differs
+    network: str = "fleet-test"  # libvirt network without a route to anywhere else
     template_directory: Path | None = None
     sudo: bool = False
 
 
 class PlaybookSettings(Section):
-    """More directories with `skus/` and `plans/`; a later one comes before an earlier, all before those shipped."""
+    """Directories of the site's own, with `skus/` and `plans/`: a name in an earlier one hides it in a later one and in
+    what is shipped."""
 
     directories: tuple[Path, ...] = ()
 
@@ -113,8 +122,11 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
 
 
-def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """Flags come before the environment, that before the file. Raises InvalidInput that names source and key."""
+def load(
+    file: Path | None = None, flags: Mapping[str, Any] | None = None, defaults: Mapping[str, Any] | None = None
+) -> Settings:
+    """Flags come before the environment, that before the file, that before `defaults`, which stand for those written here.
+    Raises InvalidInput that names source and key."""
     written = {} if file is None else _read(file)
     _refuse_unknown_sections(os.environ)
 
@@ -128,7 +140,8 @@ def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, InitSettingsSource(settings_cls, written)
+            given = (InitSettingsSource(settings_cls, dict(layer)) for layer in (written, defaults or {}))
+            return init_settings, env_settings, *given
 
     try:
         return Layered(**(flags or {}))

@@ -49,7 +49,7 @@ def test_every_event_has_its_kind_and_an_id_of_its_own(fleet, service, words, ki
         (
             ("machine", "hold", "m", "--reason", "r", "--lock-power"),
             "machines/m/hold",
-            {"reason": "r", "lock_power": True},
+            {"reason": "r", "lock_power": True, "abort": False},
         ),
         (("machine", "withdraw", "m", "--reason", "r"), "machines/m/withdraw", {"reason": "r"}),
         (("machine", "retire", "m", "--reason", "r"), "machines/m/retire", {"reason": "r"}),

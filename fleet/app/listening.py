@@ -1,0 +1,53 @@
+"""The address that the API listens on, taken before anything else is started."""
+
+import ipaddress
+import socket
+from contextlib import suppress
+
+from fleet.core.errors import InvalidInput
+
+
+def bind(listen: str, *, insecure: bool) -> socket.socket:
+    """A bound socket for `ADDRESS:PORT`; port 0 takes a free one. Raises InvalidInput: not an address, in use, or beyond
+    this machine without `insecure` (tokens would cross the network in clear text)."""
+    host, port = _parsed(listen)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except socket.gaierror as exc:
+        raise InvalidInput(f"listen: {host!r} is no address: {exc.strerror}", "listen") from exc
+    if not insecure and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        raise InvalidInput(
+            f"listen: {listen} can be reached from other machines and has no TLS. Put a proxy with TLS in front and "
+            "listen on 127.0.0.1, or accept it with --insecure-listen",
+            "listen",
+        )
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    # lets a restart take the port over from connections that linger; a listener that is alive still refuses
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+        bound.listen(128)  # now, since two sockets may both bind and only one may listen
+    except OSError as exc:
+        bound.close()
+        raise InvalidInput(
+            f"listen: {listen} cannot be used: {exc.strerror}. Choose another with --listen 127.0.0.1:PORT; "
+            "port 0 takes a free one",
+            "listen",
+        ) from exc
+    return bound
+
+
+def url(bound: socket.socket) -> str:
+    """What a client on this machine uses."""
+    host, port = bound.getsockname()[:2]
+    if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
+        host = "::1" if bound.family is socket.AF_INET6 else "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _parsed(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    with suppress(ValueError):
+        if colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16:
+            return host.removeprefix("[").removesuffix("]"), int(port)
+    raise InvalidInput(f"listen: {listen!r} is not ADDRESS:PORT, such as 127.0.0.1:8470", "listen")

@@ -1,0 +1,110 @@
+"""The parts of the service, made from the settings. Every part gets plain arguments."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from fleet.app import lock
+from fleet.engine.claim import Budgets, release_leases
+from fleet.engine.worker import Worker
+from fleet.hypervisor.libvirt import Libvirt
+from fleet.hypervisor.site import Flavor, ImageSpec, Site
+from fleet.hypervisor.test_vm import make_test_vm
+from fleet.remote.ssh import SshPool
+from fleet.service.lab import LabControl
+from fleet.service.services import Services
+from fleet.settings import HypervisorSettings, Settings
+from fleet.store.database import Database
+from fleet.store.evidence import EvidenceFolder
+from fleet.store.upgrade import upgrade
+from fleet.workflows import revalidation, sweep, vacancy
+from fleet.workflows.world import Policy, World
+from playbooks.loader import SHIPPED, Library
+
+
+def data_directory(settings: Settings) -> Path:
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return settings.data_dir.resolve()
+
+
+@contextmanager
+def database(settings: Settings, *, alone: bool) -> Iterator[Database]:
+    """At this code's schema. `alone`: nobody else may work on the same SQLite file, and what was at work when the last
+    process ended is free again. Raises Refused, StoreError, InvalidInput."""
+    db = Database(settings.database or f"sqlite:///{data_directory(settings) / 'fleet.sqlite'}")
+    with ExitStack() as stack:
+        stack.callback(db.close)
+        if db.is_sqlite:
+            stack.enter_context(lock.held(Path(str(db.url.database)).absolute(), alone=alone))
+        upgrade(db)
+        if alone and db.is_sqlite:
+            release_leases(db)
+        yield db
+
+
+def services(settings: Settings, db: Database, image: dict[str, Any], lab: LabControl | None = None) -> Services:
+    return Services(db, evidence(settings), library(settings), settings.validation.default_plan, image, lab)
+
+
+@contextmanager
+def working(
+    settings: Settings, db: Database, hypervisor: HypervisorSettings, image: dict[str, Any]
+) -> Iterator[Worker]:
+    """A worker at work; at the end it takes nothing new and lets what runs come to its next phase."""
+    pool = SshPool()
+    with ExitStack() as stack:
+        stack.callback(pool.close)
+        rules = settings.validation
+        policy = Policy(
+            **rules.model_dump(),
+            output_limit_bytes=settings.evidence.output_limit_mib << 20,
+            log_limit_bytes=settings.evidence.log_limit_mib << 20,
+        )
+        site = _site(hypervisor, start_deadline_s=int(rules.place_deadline_s))
+        world = World(db, Libvirt(pool, site), library(settings), evidence(settings), make_test_vm, image, policy)
+        worker = Worker(
+            db,
+            [revalidation.workflow(world), vacancy.workflow(world), sweep.workflow(world)],
+            threads=settings.worker.threads,
+            poll_s=settings.worker.poll_s,
+            budgets=Budgets(**settings.budgets.model_dump()),
+        )
+        with db.begin() as session:
+            sweep.ensure(session)
+        stack.callback(worker.stop)
+        worker.start()
+        yield worker
+
+
+def library(settings: Settings) -> Library:
+    return Library((*settings.playbooks.directories, SHIPPED))
+
+
+def evidence(settings: Settings) -> EvidenceFolder:
+    root = settings.evidence.directory or data_directory(settings) / "evidence"
+    return EvidenceFolder(root, settings.evidence.output_limit_mib << 20)
+
+
+def image(hypervisor: HypervisorSettings) -> dict[str, Any]:
+    """What validations record of the test image."""
+    return {"path": hypervisor.image, "digest": hypervisor.image_digest}
+
+
+def _site(hypervisor: HypervisorSettings, start_deadline_s: int) -> Site:
+    return Site(
+        image=ImageSpec(
+            hypervisor.image,
+            hypervisor.image_format,
+            hypervisor.kernel,
+            hypervisor.initrd,
+            hypervisor.cmdline,
+            hypervisor.image_digest,
+        ),
+        flavor=Flavor(**hypervisor.flavor.model_dump()),
+        flavors={sku: Flavor(**flavor.model_dump()) for sku, flavor in hypervisor.flavors.items()},
+        sudo=hypervisor.sudo,
+        template_dir=hypervisor.template_directory,
+        network=hypervisor.network,
+        start_deadline_s=start_deadline_s,
+    )

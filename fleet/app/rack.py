@@ -1,0 +1,144 @@
+"""The simulated rack beside the service: its machines in the fleet's records, its tenants where the records say, its faults
+behind the API. It stands in for the provider's control plane and hardware, and nothing else knows that it is one."""
+
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+import structlog
+
+from fleet.core.errors import FleetError
+from fleet.lab.client import LabClient
+from fleet.lab.manifest import MachineEntry, Manifest
+from fleet.lab.process import LabProcess
+from fleet.service.machine_record import NewMachine
+from fleet.settings import HypervisorSettings
+from fleet.store import machines, validations
+from fleet.store.audit import By
+from fleet.store.database import Database
+from fleet.store.tables import InstanceRow, MachineRow
+from fleet.workflows.playbook import Playbook
+from playbooks.loader import Library
+
+log = structlog.get_logger(__name__)
+
+BY = By("service:lab")
+_FOLLOW_S = 0.2  # a tenant's domain is gone about a second after its event: this much of it may be ours
+
+
+@contextmanager
+def running(directory: Path, count: int) -> Iterator[Manifest]:
+    """The rack's process, ended with us."""
+    lab = LabProcess(directory, machines=count)
+    try:
+        yield lab.start()
+    finally:
+        lab.stop()
+
+
+def client(manifest: Manifest) -> LabClient:
+    return LabClient(manifest.control.url, manifest.control.secret)
+
+
+def hypervisor(site: HypervisorSettings, manifest: Manifest) -> HypervisorSettings:
+    """The site's settings with the rack's test image."""
+    digest = hashlib.sha256(Path(manifest.image).read_bytes()).hexdigest()
+    return site.model_copy(update={"image": manifest.image, "image_format": "raw", "image_digest": digest})
+
+
+def register(db: Database, manifest: Manifest) -> None:
+    """Machines that the records lack are added; of those that are there, what has changed is written (its ports may)."""
+    with db.begin() as session:
+        for entry in manifest.machines:
+            order = _order(entry)
+            found = session.get(MachineRow, order.name)
+            machine = order.machine("came with the simulated rack")
+            if found is None:
+                machines.add(session, machine, BY)
+            elif machines.get(session, order.name).ssh != machine.ssh or found.guest_port != machine.guest_port:
+                machines.refresh(session, machine, BY)
+
+
+def prove(db: Database, library: Library, plan: str, manifest: Manifest, image: Mapping[str, Any]) -> None:
+    """What the rack ships with counts as having passed: it may condemn from the start."""
+    with db.begin() as session:
+        for sku in {entry.sku for entry in manifest.machines}:
+            validations.prove(session, sku, Playbook.load(library, plan, sku).digest(image), None)
+
+
+def _order(entry: MachineEntry) -> NewMachine:
+    row = asdict(entry)
+    ssh = {name: row.pop(name) for name in ("address", "port", "user", "host_key", "key_ref")}
+    state = "allocated" if entry.instances else "available"
+    lists = {name: list(row[name]) for name in ("slots", "instances")}
+    return NewMachine.model_validate({**row, **lists, "ssh": ssh, "state": state})
+
+
+@contextmanager
+def tenants_following(db: Database, client: LabClient) -> Iterator[None]:
+    """Tenants' domains come and go as the records say, which is as the events said."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_follow, args=(db, client, stop), name="tenants", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(15)
+
+
+def _follow(db: Database, client: LabClient, stop: threading.Event) -> None:
+    told: dict[str, list[str]] = {}
+    while not stop.wait(_FOLLOW_S):
+        try:
+            wanted = _tenants(db)
+            if changed := {name: ids for name, ids in wanted.items() if told.get(name) != ids}:
+                client.reconcile(changed)
+                told |= changed
+        except FleetError as exc:
+            log.warning("rack.tenants", error=str(exc))
+
+
+def _tenants(db: Database) -> dict[str, list[str]]:
+    query = (
+        sa.select(MachineRow.name, InstanceRow.id)
+        .outerjoin(InstanceRow, InstanceRow.machine == MachineRow.name)
+        .order_by(InstanceRow.id)
+    )
+    found: dict[str, list[str]] = {}
+    with db.read() as session:
+        for name, instance in session.execute(query):
+            found.setdefault(name, []).extend([] if instance is None else [instance])
+    return found
+
+
+class RackControl:
+    """`fleet.service.lab.LabControl` over the rack's own client."""
+
+    def __init__(self, client: LabClient) -> None:
+        self._client = client
+
+    def faults(self) -> Sequence[Mapping[str, Any]]:
+        having = self._client.machines()
+        return [
+            {
+                **fault,
+                "description": fault["title"],
+                "machines": [m["name"] for m in having if fault["name"] in m["faults"]],
+            }
+            for fault in self._client.faults()
+        ]
+
+    def machines(self) -> Sequence[Mapping[str, Any]]:
+        return self._client.machines()
+
+    def break_(self, machine: str, fault: str) -> None:
+        self._client.break_(machine, fault)
+
+    def mend(self, machine: str, fault: str) -> None:
+        self._client.mend(machine, fault)

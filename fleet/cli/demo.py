@@ -1,0 +1,210 @@
+"""`fleet up --lab N --demo`: the main job on three machines, told while it happens. A client of the API like any other.
+
+One machine passes and returns to the pool, one has a faulty GPU and gets a ticket, one cannot place its test VM and goes
+back to its prior state. A second start on the same database shows what there is and repeats nothing."""
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fleet.cli.client import Client
+from fleet.cli.exits import CommandError
+from fleet.cli.follow import Lines, standing
+from fleet.cli.output import Column, complain, console, print_table, say, table
+from fleet.cli.profile import Profile
+
+if TYPE_CHECKING:
+    from fleet.app.start import Service
+
+Validation = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Story:
+    machine: str
+    instance: str
+    kind: str  # of the event that vacates it
+    fault: str | None
+    title: str
+
+    @property
+    def told(self) -> str:
+        how = "migrates off" if self.kind == "instance.migrated" else "is removed from"
+        return f"{self.instance} {how} {self.machine}, {self.title}"
+
+
+STORIES = (
+    Story("lab-02", "tenant-2", "instance.migrated", None, "which is healthy"),
+    Story("lab-03", "tenant-3", "instance.removed", "faulty-gpu", "which has a faulty GPU"),
+    Story("lab-04", "tenant-4", "instance.migrated", "vm-not-placed", "where no VM can be placed"),
+)
+MACHINES = 4
+"""lab-01 keeps its tenant."""
+
+_EVERY_S = 0.4
+_LONG_S = 120.0
+"""A validation on the rack takes seconds: after this the demonstration says what it waits for, and ends."""
+
+_LIVE: tuple[Column, ...] = (
+    ("MACHINE", "machine"),
+    ("STATE", "state"),
+    ("PHASE", "phase"),
+    ("CHECKS", "checks"),
+    ("VERDICT", "verdict"),
+)
+_SUMMARY: tuple[Column, ...] = (
+    ("MACHINE", "machine"),
+    ("VERDICT", "verdict"),
+    ("NOW", "state"),
+    ("TICKET", "ticket"),
+    ("REASON", "reason"),
+)
+
+
+def run(service: "Service") -> None:
+    """Show it, then say what to try next. Whatever refuses, the service stays up."""
+    say(f"fleet is up at {service.url} with {service.lab} simulated machines; Ctrl-C ends it.")
+    try:
+        with Client(Profile(service.url, service.token)) as client:
+            begin(client)
+            found = watch(client)
+            summary(client, found)
+            hints(client, service)
+    except CommandError as exc:
+        complain(f"The demonstration ends here, the service goes on: {exc}")
+
+
+def begin(client: Client) -> None:
+    """Tenants onto the three machines, faults into two, then the three departures; events that were are not repeated."""
+    ahead = [story for story in STORIES if not _begun(client, story)]
+    for story in ahead:
+        _report(client, story, "instance.placed", "demo-placed")
+        if story.fault is not None:
+            client.post(f"/v1/lab/{story.machine}/break", {"fault": story.fault})
+    for story in ahead:
+        say(f"  {story.told}")
+        _report(client, story, story.kind, "demo-vacated")
+    if not ahead:
+        say("The three machines were vacated at an earlier start; this is how they are now.")
+
+
+def watch(client: Client) -> dict[str, Validation]:
+    """Show the three machines until each has a verdict; their first validations, by machine."""
+    ends = time.monotonic() + _LONG_S
+    with _screen() as show:
+        while True:
+            found = {story.machine: v for story in STORIES if (v := _first(client, story)) is not None}
+            machines = {story.machine: client.get(f"/v1/machines/{story.machine}") for story in STORIES}
+            show(machines, found)
+            waiting = [story.machine for story in STORIES if found.get(story.machine, {}).get("verdict") is None]
+            if not waiting:
+                return found
+            if time.monotonic() > ends:
+                complain(f"No verdict yet for {', '.join(waiting)}: `fleet validation list` shows how far they are.")
+                return found
+            time.sleep(_EVERY_S)
+
+
+def summary(client: Client, found: Mapping[str, Validation]) -> None:
+    rows = []
+    for story in STORIES:
+        seen, machine = found.get(story.machine, {}), client.get(f"/v1/machines/{story.machine}")
+        tickets = client.rows("/v1/tickets", {"machine": story.machine})["items"]
+        rows.append(
+            {
+                "machine": story.machine,
+                "verdict": seen.get("verdict") or "none yet",
+                "state": machine["state"],
+                "ticket": ", ".join(ticket["id"] for ticket in tickets if ticket["state"] != "closed"),
+                "reason": seen.get("reason"),
+            }
+        )
+    say("")
+    print_table(rows, _SUMMARY, "")
+
+
+def hints(client: Client, service: "Service") -> None:
+    fleet, broken = service.command, STORIES[1].machine
+    tickets = client.rows("/v1/tickets", {"machine": broken})["items"]
+    ticket = tickets[0]["id"] if tickets else "TICKET"
+    say("")
+    say(f"The service is up at {service.url} and stays up. Try, in another terminal:")
+    for line in (
+        f"{fleet} machine list",
+        f"{fleet} ticket show {ticket}",
+        f"{fleet} revalidate lab-05 --wait" if service.lab > MACHINES else f"{fleet} revalidate lab-02 --wait",
+        f"{fleet} lab mend {broken} {STORIES[1].fault}",
+        f"{fleet} ticket fixed {ticket} --note 'GPU replaced'",
+    ):
+        say(f"  {line}")
+
+
+def _begun(client: Client, story: Story) -> bool:
+    """Has its tenant left already? Then the machine is on its way, or has been."""
+    gone = (client.get(f"/v1/machines/{story.machine}").get("vacated_because") or {}).get("instance")
+    return gone == story.instance or _first(client, story) is not None
+
+
+def _first(client: Client, story: Story) -> Validation | None:
+    """The validation that its departure started; later ones (retries, by hand) are no part of the story."""
+    found = client.rows("/v1/validations", {"machine": story.machine})["items"]
+    started = [v for v in found if v["trigger"] == "vacated"]
+    return started[-1] if started else None
+
+
+def _report(client: Client, story: Story, kind: str, id_: str) -> None:
+    body = {"id": f"{id_}-{story.machine}", "kind": kind, "machine": story.machine, "instance": story.instance}
+    client.post("/v1/events", body)
+
+
+class _Table:
+    """On a terminal: one table, drawn again at each look."""
+
+    def __init__(self, update: Any) -> None:
+        self._update = update
+
+    def __call__(self, machines: Mapping[str, Any], found: Mapping[str, Validation]) -> None:
+        self._update(table([_row(machines[name], found.get(name)) for name in machines], _LIVE), refresh=True)
+
+
+class _Report:
+    """Elsewhere: a line for each change."""
+
+    def __init__(self) -> None:
+        self._lines = {story.machine: Lines(sys.stdout, f"{story.machine}  ") for story in STORIES}
+        self._verdicts: set[str] = set()
+
+    def __call__(self, machines: Mapping[str, Any], found: Mapping[str, Validation]) -> None:
+        for name, validation in found.items():
+            self._lines[name](validation)
+            if validation.get("verdict") is not None and name not in self._verdicts:
+                self._verdicts.add(name)
+                say(f"{name}  {validation['verdict']}: {validation.get('reason')}")
+                sys.stdout.flush()
+
+
+@contextmanager
+def _screen() -> Iterator[_Table | _Report]:
+    if not sys.stdout.isatty():
+        yield _Report()
+        return
+    from rich.live import Live
+
+    with Live(console=console(), refresh_per_second=8) as live:
+        yield _Table(live.update)
+
+
+def _row(machine: Mapping[str, Any], validation: Validation | None) -> dict[str, Any]:
+    seen = validation or {}
+    progress: Sequence[tuple[str, Any]] = list((seen.get("progress") or {}).items())
+    shown = [f"{name} {standing(p)}" for name, p in progress if p.get("state") == "running" or p.get("outcome")]
+    return {
+        "machine": machine["name"],
+        "state": machine["state"],
+        "phase": seen.get("phase") if seen.get("verdict") is None else "",
+        "checks": ", ".join(shown),
+        "verdict": seen.get("verdict"),
+    }
