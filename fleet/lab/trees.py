@@ -7,37 +7,16 @@ from pathlib import Path
 from fleet.lab.hardware import Device
 
 _CONFIG_BYTES = 256
-_COUNTERS = [
-    "VL15_dropped",
-    "excessive_buffer_overrun_errors",
-    "link_downed",
-    "link_error_recovery",
-    "local_link_integrity_errors",
-    "port_rcv_constraint_errors",
-    "port_rcv_data",
-    "port_rcv_errors",
-    "port_rcv_packets",
-    "port_rcv_remote_physical_errors",
-    "port_rcv_switch_relay_errors",
-    "port_xmit_constraint_errors",
-    "port_xmit_data",
-    "port_xmit_discards",
-    "port_xmit_packets",
-    "port_xmit_wait",
-    "symbol_error",
-]
-_HW_COUNTERS = [
-    "duplicate_request",
-    "implied_nak_seq_err",
-    "local_ack_timeout_err",
-    "out_of_buffer",
-    "out_of_sequence",
-    "packet_seq_err",
-    "rnr_nak_retry_err",
-    "roce_adp_retrans",
-    "rx_read_requests",
-    "rx_write_requests",
-]
+_COUNTERS = (
+    *("VL15_dropped", "excessive_buffer_overrun_errors", "link_downed", "link_error_recovery"),
+    *("local_link_integrity_errors", "port_rcv_constraint_errors", "port_rcv_data", "port_rcv_errors"),
+    *("port_rcv_packets", "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "symbol_error"),
+    *("port_xmit_constraint_errors", "port_xmit_data", "port_xmit_discards", "port_xmit_packets", "port_xmit_wait"),
+)
+_HW_COUNTERS = (
+    *("duplicate_request", "implied_nak_seq_err", "local_ack_timeout_err", "out_of_buffer", "out_of_sequence"),
+    *("packet_seq_err", "rnr_nak_retry_err", "roce_adp_retrans", "rx_read_requests", "rx_write_requests"),
+)
 
 
 def write_boot_id(root: Path, boot_id: str) -> None:
