@@ -19,6 +19,7 @@ FleetError
 │   ├── ConnectionBroken    the connection broke after the command was sent: it may have run
 │   └── OutputTooLarge      more output than the caller is ready to keep
 └── HypervisorError         virsh answered, and the answer was no
+    └── HypervisorBusy      the host is still at an earlier act: the same call again, later
 
 Callers act on two facts, never on words in a message: `retryable` (may the same call simply be made again?) and
 `effect_unknown` (may the outside world have changed anyway?).
@@ -119,3 +120,8 @@ class OutputTooLarge(RemoteError):
 
 class HypervisorError(FleetError):
     code = "hypervisor"
+
+
+class HypervisorBusy(HypervisorError):
+    code = "hypervisor-busy"
+    retryable = True

@@ -74,13 +74,22 @@ def _pump(
         if deadline.passed:
             raise _late(name)
         if sent < len(stdin) and channel.send_ready():
-            sent += channel.send(stdin[sent : sent + _CHUNK])
+            sent += _send(channel, stdin[sent : sent + _CHUNK])
             continue
         if write_open and sent == len(stdin):
             channel.shutdown_write()
             write_open = False
         wait_s = _WINDOW_POLL_S if write_open else deadline.left_s
         ready.poll(min(wait_s, 3600.0) * 1000)
+
+
+def _send(channel: paramiko.Channel, chunk: bytes) -> int:
+    try:
+        return channel.send(chunk)
+    except OSError:  # the command ended without reading all of its input, which is its own business
+        if not channel.closed:
+            raise
+        return len(chunk)
 
 
 def _exit_status(channel: paramiko.Channel, transport: paramiko.Transport, deadline: Deadline, name: str) -> int:

@@ -1,0 +1,97 @@
+"""The answer of look.sh, section by section."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fleet.core.errors import HypervisorBusy, HypervisorError
+from fleet.core.model import DeviceState, Domain, HostView
+from fleet.hypervisor.domain import read_domain
+from fleet.remote.base import Output
+from fleet.remote.printable import printable
+
+_UUID_LINE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+_CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+
+
+@dataclass(frozen=True)
+class _Section:
+    status: int
+    body: str
+
+
+Sections = Mapping[tuple[str, str], _Section]
+
+
+def parse(output: Output, nonce: str, addresses: Sequence[str], machine: str) -> HostView:
+    """Raises HypervisorError with virsh's words, also for an answer that is cut: half a look would show fewer domains."""
+    sections = _split(output.stdout.decode("utf-8", "replace"), nonce)
+    if ("end", "-") not in sections:
+        raise HypervisorError(f"{machine}: look: the answer is cut: {_words(output)}")
+    boot_id = sections["boot", "-"].body.strip()
+    if not _UUID_LINE.fullmatch(boot_id):
+        raise HypervisorError(f"{machine}: look: no boot id: {_words(output)}")
+    devices = {address: _device(sections["device", address]) for address in addresses}
+    clock = sections["clock", "-"].body.strip()
+    if not _CLOCK.fullmatch(clock):
+        raise HypervisorError(f"{machine}: look: no clock: {_words(output)}")
+    return HostView(
+        boot_id=boot_id,
+        wall=float(clock),
+        domains=tuple(_domains(sections, machine, output)),
+        devices={address: state for address, (state, _, _) in devices.items()},
+        drivers={address: driver for address, (_, driver, _) in devices.items()},
+        link={address: link for address, (_, _, link) in devices.items() if link != ("", "")},
+    )
+
+
+def _split(text: str, nonce: str) -> Sections:
+    """Only a line that begins with this call's nonce begins a section."""
+    sections: dict[tuple[str, str], _Section] = {}
+    for chunk in f"\n{text}".split(f"\n{nonce} ")[1:]:
+        head, _, body = chunk.partition("\n")
+        match head.split(" "):
+            case [kind, key, status] if status.isdigit():
+                sections[kind, key] = _Section(int(status), body)
+    return sections
+
+
+def _domains(sections: Sections, machine: str, output: Output) -> list[Domain]:
+    uuids = _listed(sections["list", "-"], machine, output)
+    domains = []
+    for uuid in uuids:
+        state, xml = sections.get(("state", uuid)), sections.get(("xml", uuid))
+        if state and xml and state.status == xml.status == 0:
+            domains.append(read_domain(xml.body, uuid, printable(state.body, 40)))
+        elif uuid in _listed(sections["again", "-"], machine, output):
+            raise HypervisorError(f"{machine}: look: virsh does not tell of domain {uuid}: {_words(output)}")
+    return domains
+
+
+def _listed(section: _Section, machine: str, output: Output) -> list[str]:
+    if section.status == 124:
+        raise HypervisorBusy(f"{machine}: look: virsh did not answer in time")
+    if section.status != 0:
+        raise HypervisorError(f"{machine}: look: {_words(output)}")
+    lines = section.body.split()
+    if strange := [line for line in lines if not _UUID_LINE.fullmatch(line)]:
+        raise HypervisorError(f"{machine}: look: virsh lists {printable(strange[0], 60)!r}, which is no uuid")
+    return lines
+
+
+def _device(section: _Section) -> tuple[DeviceState, str | None, tuple[str, str]]:
+    if section.status != 0:
+        return DeviceState.MISSING, None, ("", "")
+    config, driver, speed, width = (printable(part, 40) for part in (*section.body.split("|"), "", "", "")[:4])
+    return _state(config), driver or None, (speed, width)
+
+
+def _state(config: str) -> DeviceState:
+    if config == "ffffffff":
+        return DeviceState.ALL_ONES
+    return DeviceState.ANSWERS if len(config) == 8 else DeviceState.MISSING  # config space that cannot be read
+
+
+def _words(output: Output) -> str:
+    return printable(output.stderr[-1000:]) or "no words"
