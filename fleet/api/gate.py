@@ -4,9 +4,10 @@ import dataclasses
 import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Concatenate, ParamSpec
+from urllib.parse import quote
 
 from fastapi import Depends, Request, Response
-from fastapi.dependencies.utils import get_flat_dependant
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
@@ -67,7 +68,7 @@ class Gate(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         handle = super().get_route_handler()
         action = Action(self.name)
-        asked = {parameter.alias for parameter in get_flat_dependant(self.dependant).query_params}
+        asked = _query_names(self.dependant)
 
         async def admitted(request: Request) -> Response:
             services: Services = request.app.state.services
@@ -78,7 +79,7 @@ class Gate(APIRoute):
                 bearer_token(request),
                 action,
                 source=request.client.host if request.client else None,
-                target=f"{request.method} {request.url.path}",
+                target=f"{request.method} {quote(request.scope['path'])}",
                 machine=machine if machine and _NAME.fullmatch(machine) else None,
             )
             _check_query(request, asked)
@@ -98,6 +99,10 @@ class Gate(APIRoute):
 def bearer_token(request: Request) -> str | None:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def _query_names(dependant: Dependant) -> set[str]:
+    return {p.alias for p in dependant.query_params}.union(*map(_query_names, dependant.dependencies))
 
 
 def _check_query(request: Request, asked: set[str]) -> None:

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/lab", route_class=Gate, tags=["lab"])
 
 
 class Fault(Body):
-    fault: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}\Z")]
+    fault: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
 
 
 @router.get("/faults", name=Action.READ)

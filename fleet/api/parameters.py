@@ -6,12 +6,12 @@ from fastapi import Depends, Path, Query
 
 from fleet.service.listing import LIMIT, MOST, Window
 
-_MACHINE = r"^[a-z0-9][a-z0-9.-]{0,62}\Z"
+_MACHINE = r"^[a-z0-9][a-z0-9.-]{0,62}$"
 
 MachinePath = Annotated[str, Path(pattern=_MACHINE)]
 OfMachine = Annotated[str | None, Query(pattern=_MACHINE)]
-RecordPath = Annotated[str, Path(pattern=r"^[a-z]{2,8}-[a-z0-9-]{1,60}\Z")]
-NamePath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")]
+RecordPath = Annotated[str, Path(pattern=r"^[a-z]{2,8}-[a-z0-9-]{1,60}$")]
+NamePath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 Limit = Annotated[int, Query(ge=1, le=MOST)]
 Cursor = Annotated[str | None, Query(max_length=500)]
 

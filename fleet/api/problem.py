@@ -41,7 +41,7 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": 'Bearer realm="fleet"'},
     503: {"Retry-After": "1"},
 }
-_MOST_ERRORS = 1000
+_MOST_ERRORS = 100
 
 
 class Unreadable(InvalidInput):
@@ -70,7 +70,7 @@ def problem(
     if field is not None:
         body["field"] = field[:200]
     if errors is not None:
-        body["errors"] = errors[:_MOST_ERRORS]
+        body["errors"] = errors
     return Response(json.dumps(body), status, _HEADERS.get(status), "application/problem+json")
 
 
@@ -96,9 +96,7 @@ async def _of_fleet(request: Request, exc: FleetError) -> Response:
 async def _of_validation(_request: Request, exc: RequestValidationError) -> Response:
     errors = []
     for error in exc.errors()[:_MOST_ERRORS]:
-        field, detail = explained(
-            {**error, "loc": [part for part in error["loc"] if part not in ("body", "query", "path")]}
-        )
+        field, detail = explained({**error, "loc": error["loc"][1:]})  # without "body", "query" or "path"
         errors.append({"field": field, "detail": detail})
     first = errors[0]
     named = f"{first['field']}: {first['detail']}" if first["field"] else first["detail"]

@@ -18,12 +18,12 @@ def _printable(text: str) -> str:
     return text
 
 
-MachineName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}\Z")]
-InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")]
-RecordId = Annotated[str, Field(pattern=r"^[a-z]{2,8}-[a-z0-9-]{1,60}\Z")]
-SkuName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
-PlanName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}\Z")]
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")]
+MachineName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]
+InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
+RecordId = Annotated[str, Field(pattern=r"^[a-z]{2,8}-[a-z0-9-]{1,60}$")]
+SkuName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+PlanName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$")]
 """Racks, feeds, ports, token names: one word without anything that a shell, XML or a terminal would take as its own."""
 Sentence = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_printable)]
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86400)]

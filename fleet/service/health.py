@@ -63,7 +63,7 @@ def metrics(session: Session) -> bytes:
 
 
 def _counts(session: Session, query: sa.Select[Any, int]) -> dict[Any, int]:
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def _count(session: Session, ended: InstrumentedAttribute[float | None]) -> int:

@@ -12,7 +12,8 @@ from fleet.core.states import State
 from fleet.service.body import Body, InstanceId, MachineName, SkuName, Word
 from fleet.service.times import seconds
 
-_PCI = r"^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\Z"
+_PCI = r"^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"
+_MOST_PER_ROW = 10
 _NO_SSH = SshTarget(address="", port=22, user="root", host_key="", key_ref="")
 """A record without SSH: `machine add NAME --sku S` notes that the machine exists before it is wired up. A validation of it
 aborts and says that no address is recorded; an import with `update` completes it."""
@@ -35,12 +36,12 @@ def _time(text: str) -> str:
 
 
 class NewSsh(Body):
-    address: Annotated[str, Field(pattern=r"^[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}\Z")]
+    address: Annotated[str, Field(pattern=r"^[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}$")]
     port: Annotated[int, Field(ge=1, le=65535)] = 22
-    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}\Z")] = "root"
-    host_key: Annotated[str, Field(pattern=r"^(ssh-|ecdsa-sha2-)[a-z0-9-]{3,20} [A-Za-z0-9+/]{40,2000}={0,3}\Z")]
+    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "root"
+    host_key: Annotated[str, Field(pattern=r"^(ssh-|ecdsa-sha2-)[a-z0-9-]{3,20} [A-Za-z0-9+/]{40,2000}={0,3}$")]
     """Pinned: type and key as in known_hosts. There is no trust on first use."""
-    key_ref: Annotated[str, Field(pattern=r"^(file:/[A-Za-z0-9._/@+-]{1,300}|env:[A-Za-z_][A-Za-z0-9_]{0,63})\Z")]
+    key_ref: Annotated[str, Field(pattern=r"^(file:/[A-Za-z0-9._/@+-]{1,300}|env:[A-Za-z_][A-Za-z0-9_]{0,63})$")]
 
 
 class NewSlot(Body):
@@ -49,7 +50,7 @@ class NewSlot(Body):
     pci: Annotated[str, Field(pattern=_PCI)]
     guest_pci: Annotated[str, Field(pattern=_PCI)] | None = None
     serial: Word | None = None
-    guid: Annotated[str, Field(pattern=r"^(0x)?[0-9a-fA-F:]{16,23}\Z")] | None = None
+    guid: Annotated[str, Field(pattern=r"^(0x)?[0-9a-fA-F:]{16,23}$")] | None = None
     switch_port: Word | None = None
 
 
@@ -63,7 +64,7 @@ class NewMachine(Body):
     slots: Annotated[list[NewSlot], Field(max_length=128)] = []
     guest_address: Annotated[str, Field(max_length=45), AfterValidator(_address)] = "192.168.231.10"
     guest_port: Annotated[int, Field(ge=1, le=65535)] = 22
-    scratch_disk: Annotated[str, Field(pattern=r"^/dev/[A-Za-z0-9._:/-]{1,120}\Z"), AfterValidator(_disk)] | None = None
+    scratch_disk: Annotated[str, Field(pattern=r"^/dev/[A-Za-z0-9._:/-]{1,120}$"), AfterValidator(_disk)] | None = None
     rack: Word | None = None
     power_feed: Word | None = None
     capacity: Annotated[int, Field(ge=1, le=64)] = 1
@@ -130,7 +131,8 @@ def read_rows(raw: list[dict[str, Any]]) -> tuple[dict[int, NewMachine], list[di
         try:
             good[number] = NewMachine.model_validate(row)
         except ValidationError as exc:
-            bad += [bad_row(number, row.get("name"), *explained(error)) for error in exc.errors(include_url=False)]
+            errors = exc.errors(include_url=False, include_input=False)[:_MOST_PER_ROW]
+            bad += [bad_row(number, row.get("name"), *explained(error)) for error in errors]
     return good, bad
 
 
@@ -140,8 +142,8 @@ def bad_row(number: int, name: object, field: str, reason: str) -> dict[str, Any
 
 def explained(error: Any) -> tuple[str, str]:
     """Field and sentence of one of pydantic's errors. A validator that speaks of a field inside starts with its name."""
-    field = ".".join(str(part) for part in error["loc"])
-    reason = error["msg"].removeprefix("Value error, ")
+    field = ".".join(str(part)[:100] for part in error["loc"])
+    reason = str(error["msg"]).removeprefix("Value error, ")
     if not field and ": " in reason:
         field, _, reason = reason.partition(": ")
     return field, reason

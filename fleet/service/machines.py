@@ -201,7 +201,7 @@ def _refuse_taken(session: Session, machine: Machine, what: str) -> None:
 def _open_validations(session: Session, names: list[str]) -> dict[str, str]:
     found = sa.select(ValidationRow.machine, ValidationRow.id)
     rows = session.execute(found.where(ValidationRow.machine.in_(names), ValidationRow.ended_at.is_(None)))
-    return dict(rows.tuples().all())
+    return dict(rows.all())
 
 
 def _view(machine: Machine, open_validation: str | None) -> Json:

@@ -125,6 +125,8 @@ def translated() -> Iterator[None]:
     """Turns what the drivers raise into StoreBusy and StoreError; a broken constraint stays an IntegrityError."""
     try:
         yield
+    except sa.exc.TimeoutError as exc:
+        raise StoreBusy("all connections to the database are in use") from exc
     except DBAPIError as exc:
         error = _store_error(exc, str(exc.orig), getattr(exc.orig, "sqlstate", None) or "")
         if error is None:

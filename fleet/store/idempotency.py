@@ -51,7 +51,7 @@ def claim(session: Session, key: Key) -> Answered | None:
     row = session.get_one(IdempotencyRow, (key.actor, key.key))
     if row.request_sha256 != key.request_sha256:
         raise KeyReused(f"the idempotency key {key.key} was used for another request; choose a new one")
-    return Answered(row.status or 0, row.response or "")
+    return Answered(row.status, row.response)
 
 
 def answer(session: Session, key: Key, answered: Answered) -> None:

@@ -238,13 +238,15 @@ class TokenRow(Base):
 
 
 class IdempotencyRow(Base):
+    """An answer, written in the transaction of its effect."""
+
     __tablename__ = "idempotency"
     actor: Mapped[str] = mapped_column(primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     request_sha256: Mapped[str]
-    status: Mapped[int | None]  # None while the first request is still at work
-    response: Mapped[str | None]
-    at: Mapped[float]
+    status: Mapped[int]
+    response: Mapped[str]
+    at: Mapped[float] = mapped_column(index=True)
 
 
 class NoticeRow(Base):

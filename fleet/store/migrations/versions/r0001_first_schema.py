@@ -242,11 +242,12 @@ def _service() -> None:
         _must("actor"),
         _must("key"),
         _must("request_sha256"),
-        _may("status", sa.Integer()),
-        _may("response"),
+        _must("status", sa.Integer()),
+        _must("response"),
         _must("at", sa.Double()),
         sa.PrimaryKeyConstraint("actor", "key"),
     )
+    op.create_index("ix_idempotency_at", "idempotency", ["at"])
     op.create_table(
         "notice",
         _number(),

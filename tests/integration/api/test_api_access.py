@@ -1,0 +1,120 @@
+"""Who may do what: every route, every role."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from fleet.api.app import create_app
+from fleet.api.gate import Gate
+from fleet.service.access import MAY, Action, Role
+from fleet.service.tokens import ensure_first_token
+from fleet.store.database import Database
+
+
+def routes(api: Any) -> list[APIRoute]:
+    found: list[APIRoute] = []
+
+    def walk(items: Any) -> None:
+        for item in items:
+            if isinstance(item, APIRoute):
+                found.append(item)
+            else:
+                walk(getattr(getattr(item, "original_router", item), "routes", ()))
+
+    walk(create_app(api.services).routes)
+    return found
+
+
+def addressed(route: APIRoute) -> str:
+    path = route.path.replace("{machine}", "lab-01").replace("{measurement}", "nccl").replace("{stream}", "stdout")
+    for name in ("validation", "ticket", "token", "attention_id"):
+        path = path.replace(f"{{{name}}}", "abc-0")
+    return path
+
+
+def test_every_route_but_health_is_behind_the_gate(api: Any) -> None:
+    open_ = {route.path for route in routes(api) if not isinstance(route, Gate)}
+    assert open_ == {"/healthz", "/metrics"}
+    assert len(routes(api)) > 30
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_role_reaches_what_the_table_says_and_nothing_else(api: Any, role: Role) -> None:
+    for route in routes(api):
+        if not isinstance(route, Gate):
+            continue
+        [method] = route.methods or {"GET"}
+        answer = api.http.request(method, addressed(route), headers=api.headers(role), json=None)
+        refused = answer.status_code == 403
+        assert refused == (Action(route.name) not in MAY[role]), f"{role} {method} {route.path}: {answer.text}"
+        assert answer.status_code not in (401, 500), answer.text
+
+
+def test_without_a_token_nothing_is_said(api: Any) -> None:
+    for route in routes(api):
+        if isinstance(route, Gate):
+            [method] = route.methods or {"GET"}
+            answer = api.http.request(method, addressed(route), content=b"{not even json")
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+            assert answer.json()["code"] == "unauthenticated"
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic Zm9v", "Bearer flt_unknown", "Bearer \xe9"])
+def test_what_is_not_a_token_is_refused(api: Any, header: str) -> None:
+    answer = api.http.get("/v1/machines", headers={b"Authorization": header.encode("latin-1")})
+    assert answer.status_code == 401
+
+
+def test_a_revoked_token_is_refused_and_audited(api: Any) -> None:
+    made = api.post("/v1/tokens", {"name": "night-shift", "role": "operator"}, 201)
+    mine = {"Authorization": f"Bearer {made['token']}"}
+    assert api.http.get("/v1/site", headers=mine).status_code == 200
+
+    api.post(f"/v1/tokens/{made['id']}/revoke")
+    answer = api.http.post("/v1/pause", headers=mine, json={"reason": "mischief"})
+    assert answer.status_code == 401
+    assert "was revoked" in answer.json()["detail"]
+    [entry] = [e for e in api.audit() if not e["allowed"]]
+    assert (entry["actor"], entry["source"], entry["action"]) == ("night-shift", "127.0.0.1", "site.pause")
+    assert api.get("/v1/site")["paused"] is None
+
+
+def test_an_expired_token_is_refused(api: Any) -> None:
+    token = api.token(Role.ADMIN, expires_in_s=-1.0)
+    answer = api.http.get("/v1/machines", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 401
+    assert "has expired" in answer.json()["detail"]
+
+
+def test_a_denied_write_is_audited_with_actor_source_and_target(api: Any) -> None:
+    api.add("lab-01")
+    problem = api.post("/v1/machines/lab-01/hold", {"reason": "mine"}, 403, role=Role.VIEWER)
+    assert problem["code"] == "forbidden"
+    assert "operator" in problem["detail"]
+    [entry] = [e for e in api.audit("lab-01") if not e["allowed"]]
+    assert (entry["actor"], entry["source"]) == ("viewer-test", "127.0.0.1")
+    assert (entry["action"], entry["object"]) == ("machine.hold", "POST /v1/machines/lab-01/hold")
+    assert api.machine("lab-01").hold is None
+
+
+def test_the_first_token_is_made_once_and_again_when_no_admin_is_left(sqlite_url: str) -> None:
+    db = Database(sqlite_url)
+    first = ensure_first_token(db)
+    assert first is not None
+    assert first.startswith("flt_")
+    assert ensure_first_token(db) is None
+    db.close()
+
+
+def test_a_token_is_shown_once_and_kept_only_as_a_hash(api: Any, sqlite_url: str) -> None:
+    made = api.post("/v1/tokens", {"name": "ci", "role": "viewer", "expires_in_s": 60}, 201)
+    assert set(made) == {"id", "name", "role", "created_at", "expires_at", "revoked_at", "token"}
+    assert all("token" not in row for row in api.get("/v1/tokens")["items"])
+    api.http.close()
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    on_disk = b"".join(p.read_bytes() for p in path.parent.glob("fleet.sqlite*"))
+    assert made["token"].encode() not in on_disk
+    assert made["id"].encode() in on_disk
