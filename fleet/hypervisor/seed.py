@@ -6,12 +6,14 @@ import ipaddress
 import json
 
 import pycdlib
-from pycdlib.dates import DirectoryRecordDate, VolumeDescriptorDate
+from pycdlib.dates import DirectoryRecordDate
 
 from fleet.core.errors import InvalidInput
 from fleet.core.model import TestVm
 
 _DATE = bytes([70, 1, 1, 0, 0, 0, 0])  # 1970-01-01 00:00:00, offset 0: pycdlib would write the time of day
+_DESCRIPTORS = (16 * 2048, 17 * 2048)  # the volume descriptors of ISO 9660 and of Joliet; the dates in them are set at
+_VOLUME_DATES = slice(813, 813 + 4 * 17)  # writing: creation, modification, expiration, effective
 
 
 def mac_of(vm: TestVm) -> str:
@@ -48,7 +50,10 @@ def build(vm: TestVm) -> bytes:
     out = io.BytesIO()
     iso.write_fp(out)
     iso.close()
-    return out.getvalue()
+    image = bytearray(out.getvalue())
+    for descriptor in _DESCRIPTORS:
+        image[descriptor + _VOLUME_DATES.start : descriptor + _VOLUME_DATES.stop] = b"1970010100000000\0" * 4
+    return bytes(image)
 
 
 def _network(vm: TestVm) -> dict[str, object]:
@@ -70,15 +75,7 @@ def _json(document: object) -> bytes:
 
 def _stop_clock(iso: pycdlib.PyCdlib) -> None:
     for volume in filter(None, (iso.pvd, iso.joliet_vd)):
-        for name in (
-            "volume_creation_date",
-            "volume_modification_date",
-            "volume_effective_date",
-            "volume_expiration_date",
-        ):
-            setattr(volume, name, _volume_date())
-        root = volume.root_dir_record
-        for record in (root, *root.children):
+        for record in (volume.root_dir_record, *volume.root_dir_record.children):
             record.date = _date()
             if record.rock_ridge and (times := record.rock_ridge.dr_entries.tf_record):
                 times.access_time = times.modification_time = times.attribute_change_time = _date()
@@ -87,10 +84,4 @@ def _stop_clock(iso: pycdlib.PyCdlib) -> None:
 def _date() -> DirectoryRecordDate:
     date = DirectoryRecordDate()
     date.parse(_DATE)
-    return date
-
-
-def _volume_date() -> VolumeDescriptorDate:
-    date = VolumeDescriptorDate()
-    date.parse(b"1970010100000000\0")
     return date
