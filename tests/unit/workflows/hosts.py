@@ -69,4 +69,4 @@ def world(db: Database, hosts: Hosts, folder: Path, policy: Policy = Policy()) -
     def make(validation: str, machine: Machine) -> TestVm:
         return TestVm(validation, UUID, f"fleet-test-{validation}", machine, "key", "pub", "key", "pub")
 
-    return World(db, hosts, Library([]), EvidenceFolder(folder), make, {"digest": "none"}, policy)
+    return World(db, hosts, Library(), EvidenceFolder(folder), make, {"digest": "none"}, policy)
