@@ -57,6 +57,7 @@ class Hands:
     manifest: Manifest
     directory: Path
     _open: list[paramiko.SSHClient] = field(default_factory=list)
+    _hosts: dict[str, paramiko.SSHClient] = field(default_factory=dict)
 
     @property
     def client(self) -> LabClient:
@@ -66,8 +67,15 @@ class Hands:
         return next(m for m in self.manifest.machines if m.name == name)
 
     def connect(self, name: str) -> paramiko.SSHClient:
+        """One connection to each host, made anew when it is broken."""
+        known = self._hosts.get(name)
+        transport = known.get_transport() if known else None
+        if known and transport and transport.is_active():
+            return known
         m = self.machine(name)
-        return self._login(m.address, m.port, m.user, m.host_key, (self.directory / "login_key").read_text())
+        key = (self.directory / "login_key").read_text()
+        self._hosts[name] = self._login(m.address, m.port, m.user, m.host_key, key)
+        return self._hosts[name]
 
     def on_host(self, name: str, command: str, stdin: bytes = b"") -> Said:
         return run(self.connect(name), command, stdin)
@@ -81,7 +89,8 @@ class Hands:
         login_private, login_public = key_pair()
         identity = str(uuid.uuid4())
         vm_name = f"fleet-test-{identity[:8]}"
-        state = Path(self.on_host(name, 'mkdir -p "$FLEET_STATE/v" && cd "$FLEET_STATE/v" && pwd').out.strip())
+        folder = f'"$FLEET_STATE/{identity}"'
+        state = Path(self.on_host(name, f"mkdir {folder} && cd {folder} && pwd").out.strip())
         addresses = [slot["pci"] for slot in self.machine(name).slots] if devices is None else list(devices)
         xml = domain_xml(vm_name, identity, state, addresses, self.manifest.image)
         (state / "domain.xml").write_text(xml)
@@ -121,6 +130,7 @@ class Hands:
         for client in self._open:
             client.close()
         self._open.clear()
+        self._hosts.clear()
 
     def _login(
         self,
