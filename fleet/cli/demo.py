@@ -171,19 +171,23 @@ class _Table:
 
 
 class _Report:
-    """Elsewhere: a line for each change."""
+    """Elsewhere: a line for each change, and for what had ended before, the verdict alone."""
 
     def __init__(self) -> None:
         self._lines = {story.machine: Lines(sys.stdout, f"{story.machine}  ") for story in STORIES}
-        self._verdicts: set[str] = set()
+        self._running: set[str] = set()
+        self._ended: set[str] = set()
 
     def __call__(self, machines: Mapping[str, Any], found: Mapping[str, Validation]) -> None:
         for name, validation in found.items():
-            self._lines[name](validation)
-            if validation.get("verdict") is not None and name not in self._verdicts:
-                self._verdicts.add(name)
+            ended = validation.get("verdict") is not None
+            if not ended:
+                self._running.add(name)
+            if name in self._running:
+                self._lines[name](validation)
+            if ended and name not in self._ended:
+                self._ended.add(name)
                 say(f"{name}  {validation['verdict']}: {validation.get('reason')}")
-                sys.stdout.flush()
 
 
 @contextmanager

@@ -63,7 +63,8 @@ class Lines:
         if validation.get("verdict") is None:
             self._tell("phase", f"{validation.get('phase')}: {validation.get('why') or ''}".rstrip(": "))
         for check, progress in (validation.get("progress") or {}).items():
-            self._tell(f"check {check}", f"{check}: {standing(progress)}")
+            if progress.get("state") != "waiting":
+                self._tell(f"check {check}", f"{check}: {standing(progress)}")
 
     def _tell(self, what: str, line: str) -> None:
         if self._seen.get(what) != line:

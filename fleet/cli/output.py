@@ -1,5 +1,6 @@
 """What a person or a script reads: tables and sentences, or one JSON document. Nothing reaches a terminal unescaped."""
 
+import io
 import json
 import sys
 import unicodedata
@@ -76,8 +77,13 @@ def print_table(rows: Sequence[Row], columns: Sequence[Column], nothing: str) ->
     if not rows:
         say(nothing)
         return
-    out = console()
-    out.print(table(rows, columns))
+    grid = table(rows, columns)
+    if sys.stdout.isatty():
+        console().print(grid)
+        return
+    text = io.StringIO()
+    console(text).print(grid)
+    sys.stdout.writelines(line.rstrip() + "\n" for line in text.getvalue().splitlines())
 
 
 def print_details(pairs: Iterable[tuple[str, object]]) -> None:

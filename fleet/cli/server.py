@@ -1,5 +1,7 @@
 """`fleet up`, `fleet serve`, `fleet worker`: the servers. Everything else of the command line is a client of them."""
 
+import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +42,7 @@ def up(
 
     if demo and lab < demonstration.MACHINES:
         raise CommandError(f"--demo: needs a rack of {demonstration.MACHINES} machines at least: --lab 6", Exit.USAGE)
-    with _failures():
+    with _server():
         from fleet.app import start
 
         then = demonstration.run if demo else _say_hello
@@ -51,7 +53,7 @@ def serve(
     database: DatabaseUrl = None, listen: Listen = None, config: Config = None, insecure_listen: InsecureListen = False
 ) -> None:
     """Start the API alone; at least one `fleet worker` on the same database does the work."""
-    with _failures():
+    with _server():
         from fleet.app import start
 
         start.serve(config, _flags(database, listen), insecure=insecure_listen, then=_say_hello)
@@ -59,15 +61,17 @@ def serve(
 
 def worker(database: DatabaseUrl = None, config: Config = None) -> None:
     """Start a worker alone, on the database of a `fleet serve`."""
-    with _failures():
+    with _server():
         from fleet.app import start
 
         start.work(config, _flags(database, None))
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
-    """Why a server did not start, as a sentence and an exit status."""
+def _server() -> Iterator[None]:
+    """Around a server: why it did not start, as a sentence and an exit status."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a server's reader, such as a log file, does not wait for its end
     try:
         yield
     except InvalidInput as exc:

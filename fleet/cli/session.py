@@ -49,7 +49,13 @@ def of(context: typer.Context) -> Session:
 
 def noun(summary: str) -> typer.Typer:
     """A sub-command with verbs; plain help text, since loading the formatted kind doubles the time of `--help`."""
-    return typer.Typer(help=summary, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+    app = typer.Typer(help=summary, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+    app.callback()(_no_options)
+    return app
+
+
+def _no_options() -> None:
+    """A noun takes none; without this, one with a single verb would swallow the verb."""
 
 
 def segment(text: str) -> str:
