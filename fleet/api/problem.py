@@ -17,6 +17,7 @@ from fleet.core.errors import (
     InvalidInput,
     NotFound,
     Refused,
+    RemoteError,
     StoreBusy,
     StoreError,
     Unauthenticated,
@@ -34,6 +35,7 @@ STATUS: Mapping[type[FleetError], int] = {
     Conflict: 409,
     StoreBusy: 503,
     StoreError: 503,
+    RemoteError: 502,  # the simulated rack does not answer
 }
 """By the nearest class above; an error that is not listed is our fault."""
 

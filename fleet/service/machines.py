@@ -176,15 +176,6 @@ def held(machine: Machine) -> str:
 
 def _insert(session: Session, permit: Permit, row: NewMachine, how: str) -> None:
     machines.add(session, row.machine(f"{how} by {permit.actor.name}"), permit.actor.by)
-    if row.state == "vacated":
-        attention.need(
-            session,
-            "not-validated",
-            row.name,
-            machine=row.name,
-            reason=f"{row.name} was {how} and has not been validated: it is not in the pool",
-            next_step=f"fleet revalidate {row.name}",
-        )
 
 
 def _refuse_taken(session: Session, machine: Machine, what: str) -> None:

@@ -138,7 +138,7 @@ def _summary(row: ValidationRow, run: RunRow) -> Json:
         "plan": row.plan,
         "trigger": row.trigger,
         "requested_by": row.requested_by,
-        "phase": run.phase,
+        "phase": run.phase if row.verdict is None else "settled",
         "why": run.why,
         "verdict": row.verdict,
         "reason": row.reason,

@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 
 from fleet.api.app import create_app
 from fleet.service.access import Role
+from fleet.store import attention
 from fleet.store.tables import RunRow
 
 
@@ -39,6 +40,8 @@ def test_metrics_count_the_fleet(api: Any) -> None:
     api.add("lab-01", "vacated")
     api.add("lab-02")
     api.post("/v1/validations", {"machine": "lab-01"}, 202)
+    with api.db.begin() as session:
+        attention.need(session, "stuck", "lab-02", machine="lab-02", reason="r", next_step="n")
     text = api.http.get("/metrics").text
     for line in (
         'fleet_machines{state="available"} 1.0',

@@ -6,6 +6,7 @@ import pytest
 
 from fleet.core.states import State
 from fleet.service.access import Role
+from fleet.store import attention
 
 SSH = {
     "address": "10.0.0.5",
@@ -17,11 +18,10 @@ SSH = {
 GPU = {"slot": "gpu0", "kind": "gpu", "pci": "0000:1b:00.0", "guest_pci": "0000:05:00.0", "serial": "1562921000123"}
 
 
-def test_an_added_machine_is_not_in_the_pool_and_a_person_is_told(api: Any) -> None:
+def test_an_added_machine_is_not_in_the_pool(api: Any) -> None:
     made = api.post("/v1/machines", {"name": "gpu-17", "sku": "sim-a100x8"}, 201)
     assert (made["id"], made["state"], made["ssh"]) == ("gpu-17", "vacated", None)
-    [waits] = api.get("/v1/attention?machine=gpu-17")["items"]
-    assert waits["next_step"] == "fleet revalidate gpu-17"
+    assert "not available" in api.post("/v1/machines/gpu-17/claim", {"instance": "vm-1"}, 409)["detail"]
 
 
 def test_what_was_recorded_is_shown(api: Any) -> None:
@@ -88,6 +88,8 @@ def test_withdraw_and_retire_of_an_allocated_machine_say_who_has_it(api: Any) ->
 
 def test_a_retired_machine_is_out_for_good(api: Any) -> None:
     api.add("gpu-17", "vacated")
+    with api.db.begin() as session:
+        attention.need(session, "stuck", "gpu-17", machine="gpu-17", reason="r", next_step="n")
     assert api.post("/v1/machines/gpu-17/retire", {"reason": "sold"})["state"] == "retired"
     assert api.get("/v1/attention")["items"] == []
     assert "retired since 20" in api.post("/v1/validations", {"machine": "gpu-17"}, 409)["detail"]
