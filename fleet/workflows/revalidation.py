@@ -93,6 +93,8 @@ def _give_up(world: World) -> Callable[[Work, Exception], Next]:
 def _queued(_world: World, _work: Work, record: Record) -> Next:
     if record.playbook.sku is None:
         return ended_early(record, "queued", record.playbook.sku_error)
+    if not record.machine.ssh.address:
+        return ended_early(record, "queued", f"no SSH address is recorded for {record.machine.name}")
     return Next("preflight", "its turn has come")
 
 
