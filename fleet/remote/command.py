@@ -14,11 +14,10 @@ from fleet.remote.printable import printable
 _CHUNK = 64 * 1024
 _WINDOW_POLL_S = 0.02  # paramiko has no way to wait for room to send and for output at once
 _STUCK_GRACE_S = 2.0
-_NOT_FOUND = re.compile(  # dash, bash and busybox; zsh; timeout, env and other coreutils; sudo
-    r"(?:^|[:\s])(?P<posix>[^\s:]+): (?:command )?not found\s*$"
+_NOT_FOUND = re.compile(  # dash, bash and busybox; zsh; timeout, env and other coreutils
+    r"(?:^|[:\s])(?P<shell>[^\s:]+): (?:(?:command )?not found|No such file or directory)\s*$"
     r"|command not found: (?P<zsh>\S+)"
-    r"|failed to run command ['\u2018](?P<coreutils>[^'\u2019]+)['\u2019]"
-    r"|^(?:exec: )?(?P<plain>[^\s:]+): No such file or directory\s*$",
+    r"|failed to run command ['\u2018](?P<coreutils>[^'\u2019]+)['\u2019]",
     re.MULTILINE,
 )
 
@@ -106,8 +105,9 @@ def _exit_status(channel: paramiko.Channel, transport: paramiko.Transport, deadl
 
 
 def _answer(output: Output, name: str) -> Output:
-    if output.exit_status == 127 and (found := _NOT_FOUND.search(output.stderr[-2000:].decode("utf-8", "replace"))):
-        missing = next(group for group in found.groups() if group)
+    words = output.stderr[-2000:].decode("utf-8", "replace")
+    if output.exit_status == 127 and (found := list(_NOT_FOUND.finditer(words))):
+        missing = found[-1][found[-1].lastgroup or 0]
         raise CommandNotFound(f"{name}: {printable(missing, 80)} is not installed there")
     return output
 
