@@ -111,11 +111,10 @@ class Host:
         for key in ("host_key", "login"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
         (folder / "libvirtd.conf").write_text('auth_unix_rw = "none"\nauth_unix_ro = "none"\n')
-        # No namespaces and cgroups for QEMU: they need a systemd, and a /dev/kvm that can be moved.
+        # No namespaces and cgroups for QEMU: they need a systemd.
         (folder / "qemu.conf").write_text(
             'namespaces = []\nsecurity_driver = "none"\ncgroup_controllers = []\nuser = "root"\ngroup = "root"\n'
         )
-        (folder / "no-kvm").touch(mode=0)
         (folder / "sshd_config").write_text(
             f"ListenAddress 127.0.0.1:{self.ssh_port}\nHostKey {folder}/host_key\nPidFile none\nUsePAM no\n"
             f"AuthorizedKeysFile {folder}/login.pub\nStrictModes no\nPasswordAuthentication no\nMaxSessions 50\n"

@@ -13,8 +13,19 @@ mkdir -p /run/sshd /run/fleet-host
 mount --bind "$folder" /run/fleet-host
 mount --bind "$folder/qemu.conf" /etc/libvirt/qemu.conf
 
-# With /dev/kvm in sight, and of no use, libvirt asks QEMU again about it at every start of a domain: a minute each.
-[ ! -e /dev/kvm ] || mount --bind "$folder/no-kvm" /dev/kvm
+# A /dev without kvm. Where there is one that is of no use, libvirt asks QEMU about it again at every start of a domain,
+# for ten seconds and more.
+mkdir /run/dev
+mount -t tmpfs -o mode=755 dev /run/dev
+for node in null zero full random urandom tty; do
+  : > "/run/dev/$node"
+  mount --bind "/dev/$node" "/run/dev/$node"
+done
+mkdir /run/dev/pts /run/dev/shm
+mount --bind /dev/pts /run/dev/pts
+ln -s pts/ptmx /run/dev/ptmx
+ln -s /proc/self/fd /run/dev/fd
+mount --move /run/dev /dev
 
 /usr/sbin/virtlogd &
 /usr/sbin/libvirtd -f "$folder/libvirtd.conf" &
