@@ -1,8 +1,8 @@
 """The address that the API listens on, taken before anything else is started."""
 
 import ipaddress
+import re
 import socket
-from contextlib import suppress
 
 from fleet.core.errors import InvalidInput
 
@@ -46,8 +46,7 @@ def url(bound: socket.socket) -> str:
 
 
 def _parsed(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    with suppress(ValueError):
-        if colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16:
-            return host.removeprefix("[").removesuffix("]"), int(port)
-    raise InvalidInput(f"listen: {listen!r} is not ADDRESS:PORT, such as 127.0.0.1:8470", "listen")
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%a-z]+)\]|([^\[\]:]+)):([0-9]{1,5})", listen)
+    if found is None or int(found[3]) >= 1 << 16:
+        raise InvalidInput(f"listen: {listen!r} is not ADDRESS:PORT, such as 127.0.0.1:8470 or [::1]:8470", "listen")
+    return found[1] or found[2], int(found[3])

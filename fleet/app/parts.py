@@ -48,33 +48,42 @@ def services(settings: Settings, db: Database, image: dict[str, Any], lab: LabCo
 
 
 @contextmanager
+def world(settings: Settings, db: Database, hypervisor: HypervisorSettings, image: dict[str, Any]) -> Iterator[World]:
+    """What the workflows work with; its connections are closed at the end."""
+    rules = settings.validation
+    policy = Policy(
+        **rules.model_dump(),
+        output_limit_bytes=settings.evidence.output_limit_mib << 20,
+        log_limit_bytes=settings.evidence.log_limit_mib << 20,
+    )
+    site = _site(hypervisor, start_deadline_s=int(rules.place_deadline_s))
+    pool = SshPool()
+    try:
+        yield World(db, Libvirt(pool, site), library(settings), evidence(settings), make_test_vm, image, policy)
+    finally:
+        pool.close()
+
+
+@contextmanager
 def working(
     settings: Settings, db: Database, hypervisor: HypervisorSettings, image: dict[str, Any]
 ) -> Iterator[Worker]:
     """A worker at work; at the end it takes nothing new and lets what runs come to its next phase."""
-    pool = SshPool()
-    with ExitStack() as stack:
-        stack.callback(pool.close)
-        rules = settings.validation
-        policy = Policy(
-            **rules.model_dump(),
-            output_limit_bytes=settings.evidence.output_limit_mib << 20,
-            log_limit_bytes=settings.evidence.log_limit_mib << 20,
-        )
-        site = _site(hypervisor, start_deadline_s=int(rules.place_deadline_s))
-        world = World(db, Libvirt(pool, site), library(settings), evidence(settings), make_test_vm, image, policy)
+    with world(settings, db, hypervisor, image) as outside:
         worker = Worker(
             db,
-            [revalidation.workflow(world), vacancy.workflow(world), sweep.workflow(world)],
+            [revalidation.workflow(outside), vacancy.workflow(outside), sweep.workflow(outside)],
             threads=settings.worker.threads,
             poll_s=settings.worker.poll_s,
             budgets=Budgets(**settings.budgets.model_dump()),
         )
         with db.begin() as session:
             sweep.ensure(session)
-        stack.callback(worker.stop)
         worker.start()
-        yield worker
+        try:
+            yield worker
+        finally:
+            worker.stop()
 
 
 def library(settings: Settings) -> Library:
