@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from validators.tools.lines import printable
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -14,7 +16,8 @@ class Problem:
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.key}: {self.what}" if self.key else f"{place}: {self.what}"
+        text = f"{place}: {self.key}: {self.what}" if self.key else f"{place}: {self.what}"
+        return printable(text, 500)
 
 
 class PlaybookError(Exception):

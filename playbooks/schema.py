@@ -7,6 +7,7 @@ from pydantic import Field, PositiveFloat, model_validator
 from validators.sku import Strict
 
 CheckName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+Stage = Annotated[tuple[CheckName, ...], Field(min_length=1, max_length=20)]
 
 
 class PlanCheck(Strict):
@@ -25,7 +26,7 @@ class Plan(Strict):
     plan: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")
     description: str = Field(default="", max_length=500)
     run_all: bool = False
-    stages: tuple[tuple[CheckName, ...], ...] = Field(min_length=1, max_length=50)
+    stages: tuple[Stage, ...] = Field(min_length=1, max_length=50)
     checks: dict[CheckName, PlanCheck] = {}
 
     @model_validator(mode="after")
@@ -33,6 +34,11 @@ class Plan(Strict):
         staged = {name for stage in self.stages for name in stage}
         if extra := sorted(set(self.checks) - staged):
             raise ValueError(f"checks: {', '.join(extra)} is configured but in no stage")
+        for index, stage in enumerate(self.stages):
+            if twice := sorted({name for name in stage if stage.count(name) > 1}):
+                raise ValueError(
+                    f"stages[{index}]: {', '.join(twice)} is named twice; a second reading needs a later stage"
+                )
         return self
 
     def check(self, name: str) -> PlanCheck:

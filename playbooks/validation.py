@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -12,6 +13,7 @@ from playbooks.strict_yaml import Document, Key, dotted
 from validators.sku import Limit, Strict
 
 Model = TypeVar("Model", bound=Strict)
+_NAMED = re.compile(r"(?P<key>[a-z_]+)(?:\[(?P<index>\d{1,2})\])?: ")
 _SHOWN = 20  # problems of one file; the rest is usually one mistake repeated
 
 
@@ -39,6 +41,9 @@ def _problem(document: Document, model: type[BaseModel], detail: ErrorDetails, b
         what = "a limit needs `value` and `source`"
     elif detail["type"] == "missing":
         what = "is missing"
+    elif not inner and (named := _NAMED.match(what)):  # a rule of the whole model names its key itself
+        key = (*below, named["key"], *([int(named["index"])] if named["index"] else []))
+        what = what[named.end() :]
     return Problem(document.file, document.line(key), dotted(key), what)
 
 

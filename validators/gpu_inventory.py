@@ -174,7 +174,7 @@ def _rise(before: int | None, now: int | None) -> int:
 def _right_kind(gpu: nvml.Gpu, subject: Subject) -> bool:
     gpus = subject.sku.gpus
     fits_id = not gpus.pci_ids or gpu.pci_device_id is None or gpu.pci_device_id.lower() in gpus.pci_ids
-    return gpu.name in gpus.names and fits_id
+    return gpu.name is None or (gpu.name in gpus.names and fits_id)
 
 
 def _other_kind(gpu: nvml.Gpu, device: str, all_wrong: bool, subject: Subject) -> Finding:
