@@ -38,11 +38,14 @@ class Host:
         self.guest_port = free_port()
         self.root = folder / "root"
         self.state = folder / "state"
+        self._scratch = folder / "scratch.img"
         self._process: subprocess.Popen[bytes] | None = None
 
     def machine(self, name: str, ssh_port: int | None = None) -> Machine:
         """`ssh_port`: that of a cable plugged in between."""
-        target = SshTarget("127.0.0.1", ssh_port or self.ssh_port, "root", self.host_key, f"file:{self.folder / 'login'}")
+        target = SshTarget(
+            "127.0.0.1", ssh_port or self.ssh_port, "root", self.host_key, f"file:{self.folder / 'login'}"
+        )
         return Machine(
             name=name,
             sku="e2e-soft",
@@ -64,6 +67,25 @@ class Host:
     def show(self, document: dict[str, Any]) -> None:
         """What hardware the next VM on this host sees (tests.e2e.hardware)."""
         (self.folder / "hardware.json").write_text(json.dumps(document))
+
+    def reset(self) -> None:
+        """Healthy hardware, every device in its slot, nothing that the service left here."""
+        self.show(hardware())
+        for folder in (self.device(""), self.state):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.state.mkdir()
+        for slot in slots():
+            plug_in(self.device(slot.pci), "vfio-pci", "10de" if slot.kind is SlotKind.GPU else "15b3")
+
+    @contextmanager
+    def without_scratch_disk(self) -> Iterator[None]:
+        """Then libvirt refuses to start a VM."""
+        away = self._scratch.with_suffix(".away")
+        self._scratch.rename(away)
+        try:
+            yield
+        finally:
+            away.rename(self._scratch)
 
     def device(self, pci: str) -> Path:
         return self.root / "sys/bus/pci/devices" / pci
@@ -107,7 +129,6 @@ class Host:
 
     def _write_files(self) -> None:
         folder = self.folder
-        self.state.mkdir(parents=True)
         for key in ("host_key", "login"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
         (folder / "libvirtd.conf").write_text('auth_unix_rw = "none"\nauth_unix_ro = "none"\n')
@@ -120,14 +141,12 @@ class Host:
             f"AuthorizedKeysFile {folder}/login.pub\nStrictModes no\nPasswordAuthentication no\nMaxSessions 50\n"
             f"SetEnv FLEET_ROOT={self.root} FLEET_STATE={self.state}\n"
         )
-        with (folder / "scratch.img").open("wb") as scratch:
+        with self._scratch.open("wb") as scratch:
             scratch.truncate(SCRATCH_BYTES)
-        self.show(hardware())
         boot_id = self.root / "proc/sys/kernel/random/boot_id"
         boot_id.parent.mkdir(parents=True)
         boot_id.write_text(f"{uuid.uuid4()}\n")
-        for slot in slots():
-            plug_in(self.device(slot.pci), "vfio-pci", "10de" if slot.kind is SlotKind.GPU else "15b3")
+        self.reset()
 
 
 def slots() -> tuple[Slot, ...]:
@@ -163,7 +182,17 @@ def running(folder: Path) -> Iterator[Host]:
 
 def missing_parts() -> Sequence[str]:
     """What this machine lacks for a host and its VMs; empty when nothing."""
-    programs = ("libvirtd", "virtlogd", "virsh", "sshd", "unshare", "qemu-system-x86_64", "mmdebstrap", "mkfs.ext4", "gcc")
+    programs = (
+        "libvirtd",
+        "virtlogd",
+        "virsh",
+        "sshd",
+        "unshare",
+        "qemu-system-x86_64",
+        "mmdebstrap",
+        "mkfs.ext4",
+        "gcc",
+    )
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     lacking = [program for program in programs if shutil.which(program, path=path) is None]
     return [*lacking, *(["root"] if os.geteuid() != 0 else [])]
