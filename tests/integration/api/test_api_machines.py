@@ -7,6 +7,7 @@ import pytest
 from fleet.core.states import State
 from fleet.service.access import Role
 from fleet.store import attention
+from fleet.store.tables import MachineRow
 
 SSH = {
     "address": "10.0.0.5",
@@ -108,9 +109,11 @@ def test_claim_is_the_gate(api: Any) -> None:
     assert "vm-9" in detail
 
 
-@pytest.mark.parametrize("state", ["vacated"])
-def test_override_gives_an_unvalidated_machine_away_with_a_reason(api: Any, state: str) -> None:
-    api.add("gpu-17", state)
+@pytest.mark.parametrize("state", [State.VACATED, State.FAILED])
+def test_override_gives_a_machine_that_is_out_away_with_a_reason(api: Any, state: State) -> None:
+    api.add("gpu-17", "vacated")
+    with api.db.begin() as session:
+        session.get_one(MachineRow, "gpu-17").state = state
     assert "not available" in api.post("/v1/machines/gpu-17/claim", {"instance": "vm-9"}, 409)["detail"]
     given = api.post("/v1/machines/gpu-17/override", {"instance": "vm-9", "reason": "customer insists"})
     assert given["state"] == "allocated"
