@@ -21,7 +21,11 @@ from validators.tools.lines import printable
 NAME = "gpu_inventory"
 _MEMORY_TOLERANCE = 0.02  # NVML counts reserved memory in or out, depending on the driver
 _LOST = "NVML_ERROR_GPU_IS_LOST"
-_NEEDS_RESET = "NVML_ERROR_RESET_REQUIRED"
+_HARDWARE_ERRORS = {
+    _LOST: "gpu_lost",
+    "NVML_ERROR_RESET_REQUIRED": "reset_required",
+    "NVML_ERROR_INSUFFICIENT_POWER": "no_power",  # NVML: external power cables are not attached
+}
 
 
 def argv(subject: Subject) -> tuple[str, ...]:
@@ -116,12 +120,8 @@ def _device(gpu: nvml.Gpu, seen: nvml.GpuInventory, subject: Subject) -> str:
 def _gpu(gpu: nvml.Gpu, previous: nvml.Gpu | None, device: str, after: str, subject: Subject) -> Iterator[Finding]:
     if gpu.error is not None:
         said = f"GPU {gpu.index}{after}: {gpu.error.call} says {gpu.error.name}"
-        if gpu.error.name == _LOST:
-            yield failed("gpu_lost", said, device)
-        elif gpu.error.name == _NEEDS_RESET:
-            yield failed("reset_required", said, device)
-        else:
-            yield not_run("nvml_error", said, device)
+        code = _HARDWARE_ERRORS.get(gpu.error.name)
+        yield failed(code, said, device) if code else not_run("nvml_error", said, device)
         return
     if gpu.uuid is None or gpu.name is None:
         yield not_run("not_measured", f"NVML gives no name or UUID for GPU {gpu.index}{after}", device)

@@ -107,9 +107,10 @@ def _rail(name: str, rail: _Rail, limits: IbBandwidthLimits | None, facts: dict[
     largest = run.largest
     facts[f"{printable(name, 64)}_gbps"] = largest.average_gbps
     measured = f"{where}{largest.average_gbps:g} Gb/s at {largest.size_bytes} B"
-    if rail.ended != "exited":
-        yield not_run("incomplete", f"{where}ib_write_bw ended by {printable(rail.ended or 'no marker', 40)}", name)
-    if limits is None:
+    if rail.ended != "exited" or not run.complete:
+        how = "no end" if rail.ended == "exited" else printable(rail.ended or "no marker", 40)
+        yield not_run("incomplete", f"{measured}, but the output is not whole ({how})", name)
+    elif limits is None:
         yield passed("bandwidth", measured, name)
     elif largest.average_gbps < limits.min_gbps.value:
         yield failed("slow", f"{measured}, limit {limits.min_gbps.value:g}", name)

@@ -107,6 +107,7 @@ def _bandwidth(run: nccl_tests.NcclRun, limits: NcclLimits | None) -> Finding:
 def _facts(run: nccl_tests.NcclRun) -> dict[str, Any]:
     largest = run.largest if run.rows else None
     return {
+        "nccl_version": run.nccl_version,
         "ranks": len(run.ranks),
         "gpu_names": sorted({rank.name for rank in run.ranks}),
         "sizes": len(run.rows),

@@ -48,7 +48,7 @@ class IbPort(_Model):
 class IbPorts(_Model):
     tool: Literal["ib_links"]
     error: Text | None = None
-    ports: Annotated[tuple[IbPort, ...], Field(max_length=256)] = ()
+    ports: Annotated[tuple[IbPort, ...], Field(max_length=256)]
 
 
 def parse(output: str) -> IbPorts:

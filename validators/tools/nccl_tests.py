@@ -13,6 +13,7 @@ from validators.tools.numbers import number, whole
 _RANK = re.compile(
     r"#\s+Rank\s+(?P<rank>\d{1,6})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(?P<host>\S+)\s+device\s+(?P<device>\d{1,3})\s+\[[^]]*\]\s*(?P<name>.*)"
 )
+_VERSION = re.compile(r"NCCL version (\S{1,60})")
 _MAX_BYTES = re.compile(r"#.*\bmaxBytes\s+(\d{1,18})\b")
 _OUT_OF_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s+(OK|FAILED)\b")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)")
@@ -53,6 +54,7 @@ class NcclRun:
     out_of_bounds: int | None
     average_busbw_gbs: float | None
     errors: tuple[str, ...]
+    nccl_version: str | None
     transport_error: str | None  # the HCA named with a "retry exceeded" completion, "" when none is named
 
     @property
@@ -77,7 +79,7 @@ def parse(output: str) -> NcclRun:
     rows: list[NcclRow] = []
     ranks: dict[int, NcclRank] = {}
     errors: list[str] = []
-    max_bytes = out_of_bounds = average = None
+    max_bytes = out_of_bounds = average = version = None
     counts_wrong = recognised = False
     transport: str | None = None
     for line in unlabelled(output):
@@ -98,6 +100,8 @@ def parse(output: str) -> NcclRun:
                 recognised = True
         elif (row := _row(line.split(), counts_wrong)) and len(rows) < _MAX_ROWS:
             rows.append(row)
+        elif found := _VERSION.search(line):
+            version = printable(found[1], 60)
         elif _ERROR.search(line):
             errors.append(printable(line))
         if _TRANSPORT.search(line):
@@ -113,6 +117,7 @@ def parse(output: str) -> NcclRun:
         out_of_bounds=out_of_bounds,
         average_busbw_gbs=average,
         errors=tuple(errors[:20]),
+        nccl_version=version,
         transport_error=transport,
     )
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 from validators.tools.json_document import read
 
 Text = Annotated[str, Field(max_length=200)]
+_MAX_GPUS = 64  # the measuring code lists no more
 _BUS_ID = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
@@ -44,7 +45,7 @@ class GpuProcess(_Model):
 
 
 class Gpu(_Model):
-    index: Annotated[int, Field(ge=0, lt=64)]
+    index: Annotated[int, Field(ge=0, lt=_MAX_GPUS)]
     error: NvmlError | None = None
     uuid: Text | None = None
     serial: Text | None = None
@@ -77,7 +78,13 @@ class GpuInventory(_Model):
     nvml_version: Text | None = None
     error: NvmlError | None = None
     device_count: NonNegativeInt | None = None
-    gpus: Annotated[tuple[Gpu, ...], Field(max_length=64)] = ()
+    gpus: Annotated[tuple[Gpu, ...], Field(max_length=_MAX_GPUS)]
+
+    @model_validator(mode="after")
+    def _whole(self) -> "GpuInventory":
+        if self.error is None and (self.device_count is None or len(self.gpus) != min(self.device_count, _MAX_GPUS)):
+            raise ValueError(f"{len(self.gpus)} GPUs are listed, device_count is {self.device_count}")
+        return self
 
     @model_validator(mode="after")
     def _told_apart(self) -> "GpuInventory":

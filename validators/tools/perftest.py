@@ -16,6 +16,7 @@ _FAILURE = re.compile(
     r"Couldn't |Failed (?:to|status)|Completion with error|Unable to |not found|No such|IB device .* not|Port number .* state"
 )
 _GBPS_PER_UNIT = {"mb/s": 2**20 * 8 / 1e9, "mib/s": 2**20 * 8 / 1e9, "gb/s": 1.0}
+_RULE = "-" * 40
 _MAX_ROWS = 1_000
 
 
@@ -39,13 +40,15 @@ class LatencyRow:
 
 @dataclass(frozen=True)
 class PerftestRun:
-    """`rows` has one row a size: the lower average where two differ."""
+    """`rows` has one row a size: the lower average where two differ. `complete` says that a rule was drawn under the last row:
+    a sweep that was cut ends at a size which is slow on any card."""
 
     rows: tuple[BandwidthRow, ...]
     latency: tuple[LatencyRow, ...]
     device: str | None
     link_type: str | None
     errors: tuple[str, ...]
+    complete: bool
 
     @property
     def largest(self) -> BandwidthRow:
@@ -59,7 +62,7 @@ def parse(output: str) -> PerftestRun:
     errors: list[str] = []
     device = link_type = None
     unit: float | None = None
-    reads_latency = False
+    reads_latency = complete = False
     for line in unlabelled(output):
         if found := _HEADER.search(line):
             unit, reads_latency = _GBPS_PER_UNIT.get(found[1].lower().removesuffix("ec")), False
@@ -67,10 +70,13 @@ def parse(output: str) -> PerftestRun:
             unit, reads_latency = None, True
         elif unit is not None and (row := _bandwidth(line.split(), unit)):
             seen = rows.get(row.size_bytes)
+            complete = False
             if (seen is None and len(rows) < _MAX_ROWS) or (seen and row.average_gbps < seen.average_gbps):
                 rows[row.size_bytes] = row
         elif reads_latency and (read := _latency(line.split())) and len(latency) < _MAX_ROWS:
             latency[read.size_bytes] = read
+        elif line.strip().startswith(_RULE):
+            complete = bool(rows or latency)
         elif _FAILURE.search(line):
             errors.append(printable(line))
         if device is None and (found := _DEVICE.search(line)):
@@ -80,7 +86,8 @@ def parse(output: str) -> PerftestRun:
     if not (rows or latency or errors or device or unit is not None or reads_latency):
         raise ParseError("no table, no header and no error of perftest")
     by_size = tuple(rows[size] for size in sorted(rows))
-    return PerftestRun(by_size, tuple(latency[size] for size in sorted(latency)), device, link_type, tuple(errors[:20]))
+    by_latency = tuple(latency[size] for size in sorted(latency))
+    return PerftestRun(by_size, by_latency, device, link_type, tuple(errors[:20]), complete)
 
 
 def _bandwidth(words: list[str], unit: float) -> BandwidthRow | None:

@@ -33,6 +33,7 @@ def test_gpu_gone_in_the_second_reading_was_lost_under_load() -> None:
     [
         ("NVML_ERROR_GPU_IS_LOST", Outcome.FAILED, "gpu_lost"),
         ("NVML_ERROR_RESET_REQUIRED", Outcome.FAILED, "reset_required"),
+        ("NVML_ERROR_INSUFFICIENT_POWER", Outcome.FAILED, "no_power"),
         ("NVML_ERROR_UNKNOWN", Outcome.NOT_RUN, "nvml_error"),
     ],
 )
@@ -124,6 +125,9 @@ def test_lost_guest_in_the_second_reading_keeps_the_first_from_passing() -> None
         (inventory({0: {"memory_total_mib": "NaN MiB"}}), "gpus.0.memory_total_mib"),
         (inventory({0: {"uuid": "GPU-00000001"}}), "two GPUs have the same uuid"),
         (inventory(tool="ib_links"), "tool"),
+        ('{"tool": "gpu_inventory"}', "gpus"),
+        ('{"tool": "gpu_inventory", "gpus": []}', "0 GPUs are listed, device_count is None"),
+        (inventory(device_count=9), "8 GPUs are listed, device_count is 9"),
         ('{"a": NaN}', "NaN is no number"),
     ],
 )

@@ -75,6 +75,12 @@ def test_tool_trouble_on_a_rail_is_not_run(output: str, ended: str, code: str) -
     assert (result.outcome, gaps(result)) == (Outcome.NOT_RUN, {code})
 
 
+def test_sweep_that_was_cut_is_not_slow() -> None:
+    sweep = capture("perftest/ib-write-bw-loopback-all-sizes.txt").partition("\n131072")[0]
+    result = judge("ib_bandwidth", loopback(sweep))
+    assert (result.outcome, gaps(result)) == (Outcome.NOT_RUN, {"incomplete"})
+
+
 def test_no_port_and_no_last_marker_are_not_run() -> None:
     assert judge("ib_bandwidth", loopback({}, done=0)).outcome is Outcome.NOT_RUN
     assert gaps(judge("ib_bandwidth", loopback(OK, done=None))) == {"no_trailer"}

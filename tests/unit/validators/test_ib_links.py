@@ -132,6 +132,10 @@ def test_no_infiniband_at_all_is_not_run_and_no_ports_is_a_failure() -> None:
     assert failures(none) == {(f"rail{i}", "missing") for i in range(8)}
 
 
+def test_document_without_ports_condemns_nothing() -> None:
+    assert gaps(judge("ib_links", '{"tool": "ib_links"}')) == {"unparsable"}
+
+
 def test_sku_without_rails_is_not_run() -> None:
     result = judge("ib_links", ports(), of=subject(subject().sku.model_copy(update={"rails": None})))
     assert gaps(result) == {"no_rails"}

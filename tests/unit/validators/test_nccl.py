@@ -48,6 +48,7 @@ def test_slow_bus_fails_with_number_and_limit() -> None:
     assert failures(result) == {(None, "slow")}
     assert result.reason == "91.02 GB/s at 1073741824 B, limit 220 GB/s"
     assert result.limits["busbw_gbs"]["value"] == 220
+    assert result.facts["nccl_version"] == "2.16.2+cuda11.6"
     assert "gcm" in result.limits["busbw_gbs"]["source"]
 
 
