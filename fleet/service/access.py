@@ -61,8 +61,6 @@ MAY: Mapping[Role, frozenset[Action]] = {
     Role.ADMIN: frozenset(Action),
 }
 
-ROLES = tuple(role.value for role in Role)
-
 
 @dataclass(frozen=True)
 class Actor:
