@@ -168,6 +168,7 @@ class Host:
 
     def _lose(self, pci: str) -> None:
         self._kernel(
+            f"pcieport {pci[:-4]}01.0: AER: Uncorrected (Fatal) error received: {pci}",
             f"vfio-pci {pci}: not ready 65535ms after FLR; giving up",
             f"vfio-pci {pci}: Unable to change power state from D0 to D3hot, device inaccessible",
         )
@@ -183,9 +184,7 @@ class Host:
             return
         guest.happens(event)
         if event == "gpu-lost":
-            pci = hardware.suspect(self.devices, "gpu").pci
-            self._kernel(f"pcieport {pci[:-4]}01.0: AER: Uncorrected (Fatal) error received: {pci}")
-            self._lose(pci)
+            self._lose(hardware.suspect(self.devices, "gpu").pci)
         guest.refresh()
         self._changed()
 

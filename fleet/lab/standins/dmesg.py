@@ -3,9 +3,8 @@
 import os
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
-from fleet.lab.standins.stage import complain, say
+from fleet.lab.standins.stage import complain, read_text, say
 
 _FORMATS = ("ctime", "reltime", "delta", "notime", "iso", "raw")
 
@@ -25,8 +24,7 @@ def main(words: list[str]) -> int:
         elif word not in ("-P", "--nopager", "-k", "--kernel"):
             complain(f"dmesg: unrecognized option '{word}'\nTry 'dmesg --help' for more information.\n")
             return 1
-    ring = Path(os.environ["FLEET_ROOT"]) / "var/log/kmsg"
-    for line in ring.read_text().splitlines() if ring.exists() else []:
+    for line in read_text(os.environ["FLEET_ROOT"] + "/var/log/kmsg").splitlines():
         wall, since_boot, text = line.split("\t", 2)
         say(f"{_stamp(style, float(wall), float(since_boot))}{text}\n")
     return 0

@@ -7,7 +7,8 @@ import json
 import time
 from typing import Any
 
-from fleet.lab.standins.stage import complain, recording, say, scene, tell
+from fleet.lab.standins.lab import tell
+from fleet.lab.standins.stage import complain, recording, say, scene
 
 _SECONDS = 0.6
 _RECORDED_BLOCK = 4096

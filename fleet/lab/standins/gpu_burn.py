@@ -4,7 +4,8 @@ import re
 import time
 from typing import Any
 
-from fleet.lab.standins.stage import complain, recording, replay, say, scene, stamp, tell
+from fleet.lab.standins.lab import tell
+from fleet.lab.standins.stage import complain, recording, replay, say, scene, stamp
 
 _SECONDS = 1.4
 _PIECES = 28

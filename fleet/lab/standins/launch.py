@@ -1,14 +1,14 @@
 """Starts one stand-in by its name: `python -I -S launch.py TOOL ARGUMENT...`."""
 
+import os
 import sys
 from importlib import import_module
-from pathlib import Path
 
 TOOLS = ("all_reduce_perf", "dmesg", "fio", "gpu_burn", "ib_write_bw", "virsh")
 
 
 def main(words: list[str]) -> int:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+    sys.path.insert(0, os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
     if words[0] not in TOOLS:
         raise SystemExit(f"{words[0]}: not found")
     status: int = import_module(f"fleet.lab.standins.{words[0]}").main(words[1:])

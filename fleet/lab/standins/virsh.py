@@ -1,14 +1,14 @@
 """virsh of a simulated host: passes its arguments to the lab, which answers for libvirt."""
 
 import os
-from pathlib import Path
 
-from fleet.lab.standins.stage import ask, complain, say
+from fleet.lab.standins.lab import ask
+from fleet.lab.standins.stage import complain, say
 
 
 def main(words: list[str]) -> int:
     try:
-        answer = ask({"host": os.environ["LAB_HOST"], "argv": words, "cwd": str(Path.cwd())})
+        answer = ask({"host": os.environ["LAB_HOST"], "argv": words, "cwd": os.getcwd()})
     except (OSError, ValueError):
         complain(
             "error: failed to connect to the hypervisor\n"

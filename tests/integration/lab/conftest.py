@@ -74,7 +74,7 @@ class Hands:
             return known
         m = self.machine(name)
         key = (self.directory / "login_key").read_text()
-        self._hosts[name] = self._login(m.address, m.port, m.user, m.host_key, key)
+        self._hosts[name] = self.log_in(m.address, m.port, m.user, m.host_key, key)
         return self._hosts[name]
 
     def on_host(self, name: str, command: str, stdin: bytes = b"") -> Said:
@@ -115,7 +115,7 @@ class Hands:
         assert transport
         tunnel = transport.open_channel("direct-tcpip", (m.guest_address, m.guest_port), ("", 0), timeout=5)
         keys = host_key or vm.host_key, login_key or vm.login_key
-        return self._login(m.guest_address, m.guest_port, "root", *keys, tunnel=tunnel)
+        return self.log_in(m.guest_address, m.guest_port, "root", *keys, tunnel=tunnel)
 
     def in_guest(self, vm: Vm, command: str, stdin: bytes = b"") -> Said:
         return run(self.into(vm), command, stdin)
@@ -132,7 +132,7 @@ class Hands:
         self._open.clear()
         self._hosts.clear()
 
-    def _login(
+    def log_in(
         self,
         address: str,
         port: int,
@@ -147,7 +147,15 @@ class Hands:
         client.get_host_keys().add(name, "ssh-ed25519", pinned)
         key = paramiko.Ed25519Key.from_private_key(io.StringIO(login_key))
         client.connect(
-            address, port, user, pkey=key, sock=tunnel, allow_agent=False, look_for_keys=False, timeout=5, banner_timeout=5
+            address,
+            port,
+            user,
+            pkey=key,
+            sock=tunnel,
+            allow_agent=False,
+            look_for_keys=False,
+            timeout=5,
+            banner_timeout=5,
         )
         self._open.append(client)
         return client

@@ -53,7 +53,9 @@ def test_guest_has_a_boot_id_of_its_own_and_its_rails_in_sysfs(rack, vm):
     boot = rack.in_guest(vm, "cat $FLEET_ROOT/proc/sys/kernel/random/boot_id").out
     assert re.fullmatch(r"[0-9a-f-]{36}\n", boot)
     assert boot != rack.on_host("lab-02", "cat $FLEET_ROOT/proc/sys/kernel/random/boot_id").out
-    said = rack.in_guest(vm, "cd $FLEET_ROOT/sys/class/infiniband && cat */ports/1/link_layer && cat mlx5_3/ports/1/gids/0")
+    said = rack.in_guest(
+        vm, "cd $FLEET_ROOT/sys/class/infiniband && cat */ports/1/link_layer && cat mlx5_3/ports/1/gids/0"
+    )
     assert said.out.split("\n")[:9] == ["InfiniBand"] * 8 + ["Ethernet"]
     rails = [slot for slot in rack.machine("lab-02").slots if slot["kind"] == "rail"]
     assert said.out.split("\n")[9].endswith(rails[3]["guid"])
@@ -75,7 +77,9 @@ def test_measuring_code_reads_the_guest_as_it_is_in_the_slot_map(rack, vm):
 
 
 def test_processes_outlive_their_session_and_end_with_the_domain(rack, vm):
-    said = rack.in_guest(vm, "setsid sh -c 'echo $$ > pid; exec sleep 300' </dev/null >/dev/null 2>&1 & sleep 0.2; cat pid")
+    said = rack.in_guest(
+        vm, "setsid sh -c 'echo $$ > pid; exec sleep 300' </dev/null >/dev/null 2>&1 & sleep 0.2; cat pid"
+    )
     pid = int(said.out)
     rack.close()  # every connection
     assert rack.in_guest(vm, f"kill -0 {pid}").status == 0

@@ -36,7 +36,12 @@ def test_wrong_login_key_is_refused(rack, tmp_path):
     client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
     with pytest.raises(paramiko.AuthenticationException):
         client.connect(
-            machine.address, machine.port, machine.user, pkey=from_elsewhere(str(other)), allow_agent=False, look_for_keys=False
+            machine.address,
+            machine.port,
+            machine.user,
+            pkey=from_elsewhere(str(other)),
+            allow_agent=False,
+            look_for_keys=False,
         )
     client.close()
 
@@ -44,9 +49,9 @@ def test_wrong_login_key_is_refused(rack, tmp_path):
 def test_each_host_shows_its_own_key(rack):
     keys = {m.host_key for m in rack.manifest.machines}
     assert len(keys) == 3
+    m, key = rack.machine("lab-02"), (rack.directory / "login_key").read_text()
     with pytest.raises(paramiko.BadHostKeyException):
-        m = rack.machine("lab-02")
-        rack._login(m.address, m.port, m.user, rack.machine("lab-03").host_key, (rack.directory / "login_key").read_text())
+        rack.log_in(m.address, m.port, m.user, rack.machine("lab-03").host_key, key)
 
 
 def test_a_command_runs_in_a_real_shell_with_its_input_output_and_status(rack):
