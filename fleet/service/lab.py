@@ -17,7 +17,7 @@ class LabControl(Protocol):
     a fault that there is not."""
 
     def faults(self) -> Sequence[Mapping[str, Any]]:
-        """Rows with `name` and `description`."""
+        """Rows with `name` and, in words, what the fault does."""
 
     def machines(self) -> Sequence[Mapping[str, Any]]:
         """Rows with `name` and `faults`, the names of those that are in."""
