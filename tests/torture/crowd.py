@@ -24,13 +24,13 @@ class Crowd:
         self._frozen: set[int] = set()
         self._processes = [self._spawn() for _ in range(size)]
 
-    def disturb(self) -> None:
+    def disturb(self, kill: bool) -> None:
         """Kill or freeze one that is not frozen already."""
         place = self.rng.randrange(len(self._processes))
         if place in self._frozen:
             return
         process = self._processes[place]
-        if self.rng.random() < 0.5:
+        if not kill:
             self._frozen.add(place)
             process.send_signal(signal.SIGSTOP)
             self.freezes += 1

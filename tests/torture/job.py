@@ -17,9 +17,9 @@ CHECKS = ("memory", "gpu", "network")
 ABORTABLE = ("wait", "power", "place", "check")
 BUDGETS = Budgets(total=6, per_rack=3, per_power_feed=100)
 RACKS = 3
-LEASE_S = 1.0
-BEFORE_ACT_S = (0.05, 0.3)  # long against the rest: whoever is frozen or killed is mostly so just before an act
-AFTER_ACT_S = 0.1
+LEASE_S = 0.6
+BEFORE_ACT_S = (0.03, 0.2)  # long against the rest: whoever is frozen or killed is mostly so just before an act
+AFTER_ACT_S = 0.06
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Job:
     def power(self, work: Work) -> Next:
         if self.world.boots(work.run.subject) == work.run.data["boots"]:
             self._act(work, "power_cycle")
-        return Next("place", "seen booted", after_s=0.1)
+        return Next("place", "seen booted", after_s=0.06)
 
     def place(self, work: Work) -> Next:
         if not self.world.vm_is_up(work.run.subject):
             self._act(work, "place_vm")
-        return Next("check", "VM is up", after_s=0.1)
+        return Next("check", "VM is up", after_s=0.06)
 
     def check(self, work: Work) -> Next:
         left = work.run.data["left"]

@@ -18,7 +18,7 @@ from tests.torture.crowd import Crowd
 from tests.torture.world import World
 
 FREEZE_S = (1.5 * job.LEASE_S, 2.5 * job.LEASE_S)
-PAUSE_S = (0.2, 0.6)  # between two disturbances
+PAUSE_S = 0.5  # between two disturbances
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,11 @@ class Report:
         return f"{verdicts}; {self.kills} kills, {self.freezes} freezes; harm: {harm}"
 
 
-def play(db: Database, folder: Path, *, machines: int, workers: int, seed: int, guarded: bool = True) -> Report:
-    """`folder` must be empty; the database may hold earlier rounds. Takes 60 s and a second per machine at most."""
+def play(
+    db: Database, folder: Path, *, machines: int, workers: int, seed: int, guarded: bool = True, kills: float = 0.5
+) -> Report:
+    """`folder` must be empty; the database may hold earlier rounds. Of the disturbances a share of `kills` are
+    kills, the others freezes. Takes 60 s and a second per machine at most."""
     rng = random.Random(seed)
     world = World(folder / "world")
     world.root.mkdir()
@@ -54,9 +57,9 @@ def play(db: Database, folder: Path, *, machines: int, workers: int, seed: int, 
     aborted: dict[str, bool] = {}
     crowd = Crowd(command, workers, rng, folder / "workers.log", FREEZE_S)
     try:
-        for _ in Deadline.after(60 + machines).poll(rng.uniform(*PAUSE_S)):
-            crowd.disturb()
-            if to_abort and rng.random() < 0.3:
+        for _ in Deadline.after(60 + machines).poll(PAUSE_S):
+            crowd.disturb(kill=rng.random() < kills)
+            if to_abort and rng.random() < 0.5:
                 machine = to_abort.pop()
                 with db.begin() as session:
                     aborted[machine] = request_abort(session, runs[machine], "torture", "tests", list(job.ABORTABLE))

@@ -54,7 +54,7 @@ def test_a_passed_budget_is_seen() -> None:
 
 
 def test_no_harm_is_done_whoever_is_killed_or_frozen(db: Database, tmp_path: Path) -> None:
-    report = play(db, tmp_path, machines=12, workers=3, seed=1)
+    report = play(db, tmp_path, machines=9, workers=3, seed=1)
     print(report, file=sys.stderr)
     assert not report.harm, report
     assert report.kills
@@ -63,13 +63,13 @@ def test_no_harm_is_done_whoever_is_killed_or_frozen(db: Database, tmp_path: Pat
 
 
 def test_without_the_guard_harm_is_found(sqlite_url: str, tmp_path: Path) -> None:
-    """Otherwise the test above would prove nothing. Every freeze is longer than a lease and most fall before an act, so one
-    round is nearly always enough."""
+    """Otherwise the test above would prove nothing. Every freeze outlasts a lease and most fall before an act, so one round
+    is nearly always enough."""
     db = Database(sqlite_url)
     for seed in range(5):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        report = play(db, folder, machines=12, workers=3, seed=seed, guarded=False)
+        report = play(db, folder, machines=7, workers=3, seed=seed, guarded=False, kills=0.0)
         if report.harm:
             break
     db.close()
