@@ -49,9 +49,9 @@ def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
             findings.append(not_run("not_measured", f"{NAME}: {printable(seen.error)}"))
             continue
         candidates = [p for p in seen.ports if p.link_layer in (expected.link_layer, None) and not p.is_bond]
-        found, others = rails.match(candidates, subject)
+        found, _ = rails.match(candidates, subject)
         hours = _hours(started_at, measurement.started_at)
-        findings += _rails(found, earlier, len(others), hours, expected)
+        findings += _rails(found, earlier, hours, expected)
         earlier, started_at = found, measurement.started_at
     limits: dict[str, Any] = {
         "rails": expected.count,
@@ -68,7 +68,7 @@ def _hours(before: float | None, now: float | None) -> float:
 
 
 def _rails(
-    found: dict[str, IbPort | None], earlier: dict[str, IbPort | None], others: int, hours: float, expected: Rails
+    found: dict[str, IbPort | None], earlier: dict[str, IbPort | None], hours: float, expected: Rails
 ) -> Iterator[Finding]:
     after = " after the stress" if earlier else ""
     present = sum(port is not None for port in found.values())

@@ -60,7 +60,7 @@ def _judge(run: nccl_tests.NcclRun, limits: NcclLimits | None, subject: Subject)
     if run.transport_error is not None:
         hca = f" on {run.transport_error}" if run.transport_error else ""
         yield failed("transport_error", f"InfiniBand retries exceeded{hca}", run.transport_error or None)
-    for line in run.errors:
+    for line in (*run.errors, *run.warnings):
         if any(word in line for word in _HARDWARE_ERRORS):
             yield failed("gpu_error", f"all_reduce_perf: {line}")
     if gaps := list(_gaps(run, limits, subject)):
@@ -72,11 +72,12 @@ def _judge(run: nccl_tests.NcclRun, limits: NcclLimits | None, subject: Subject)
 def _gaps(run: nccl_tests.NcclRun, limits: NcclLimits | None, subject: Subject) -> Iterator[Finding]:
     """What keeps the run from being evidence of health."""
     expected = subject.sku.gpus.count * (limits.nodes if limits else 1)
+    said = next(iter((*run.warnings, *run.errors)), "")  # NCCL's own words come first and say more
     if run.errors:
-        hint = "; is fabric manager running?" if "system not yet initialized" in run.errors[-1] + run.errors[0] else ""
-        yield not_run("tool_error", f"all_reduce_perf: {run.errors[0]}{hint}")
+        hint = "; is fabric manager running?" if "system not yet initialized" in run.errors[0] else ""
+        yield not_run("tool_error", f"all_reduce_perf: {said}{hint}")
     if not run.rows:
-        yield not_run("no_rows", "all_reduce_perf measured no message size")
+        yield not_run("no_rows", "all_reduce_perf measured no message size" + (f': "{said}"' if said else ""))
         return
     if not run.complete:
         yield not_run("no_trailer", "the output ends before its last lines (values out of bounds, average)")

@@ -18,7 +18,8 @@ _MAX_BYTES = re.compile(r"#.*\bmaxBytes\s+(\d{1,18})\b")
 _OUT_OF_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s+(OK|FAILED)\b")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _WRONG_HEADER = re.compile(r"#.*\bbusbw\s+#wrong\b")
-_ERROR = re.compile(r"Test (?:NCCL|CUDA) failure|NCCL WARN|Got completion (?:from peer|with error)|status=IBV_WC_\w+")
+_ERROR = re.compile(r"Test (?:NCCL|CUDA) failure")
+_WARNING = re.compile(r"NCCL WARN|Got completion (?:from peer|with error)|status=IBV_WC_\w+")
 _TRANSPORT = re.compile(r"status=IBV_WC_RETRY_EXC_ERR|completion with error 12\b")
 _HCA = re.compile(r"\bhca (\w{1,32})")
 _MAX_ROWS = 10_000
@@ -53,7 +54,8 @@ class NcclRun:
     max_bytes: int | None  # asked for, from the header
     out_of_bounds: int | None
     average_busbw_gbs: float | None
-    errors: tuple[str, ...]
+    errors: tuple[str, ...]  # the test gave up
+    warnings: tuple[str, ...]  # of NCCL itself, which may have gone on
     nccl_version: str | None
     transport_error: str | None  # the HCA named with a "retry exceeded" completion, "" when none is named
 
@@ -79,6 +81,7 @@ def parse(output: str) -> NcclRun:
     rows: list[NcclRow] = []
     ranks: dict[int, NcclRank] = {}
     errors: list[str] = []
+    warnings: list[str] = []
     max_bytes = out_of_bounds = average = version = None
     counts_wrong = recognised = False
     transport: str | None = None
@@ -104,11 +107,13 @@ def parse(output: str) -> NcclRun:
             version = printable(found[1], 60)
         elif _ERROR.search(line):
             errors.append(printable(line))
+        elif _WARNING.search(line):
+            warnings.append(printable(line))
         if _TRANSPORT.search(line):
             transport = transport or ""
         if transport == "" and (hca := _HCA.search(line)):
             transport = hca[1]
-    if not (rows or ranks or errors or recognised or max_bytes is not None):
+    if not (rows or ranks or errors or warnings or recognised or max_bytes is not None):
         raise ParseError("no table, no header and no error of nccl-tests")
     return NcclRun(
         rows=tuple(rows),
@@ -117,6 +122,7 @@ def parse(output: str) -> NcclRun:
         out_of_bounds=out_of_bounds,
         average_busbw_gbs=average,
         errors=tuple(errors[:20]),
+        warnings=tuple(warnings[:20]),
         nccl_version=version,
         transport_error=transport,
     )

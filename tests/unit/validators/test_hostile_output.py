@@ -46,6 +46,38 @@ def test_healthy_output_passes(check: str) -> None:
     assert measured(check, HEALTHY[check]).outcome is Outcome.PASSED
 
 
+def every_line(whole: str, before: str = "", after: str = "") -> str:
+    return "\n".join(f"{before}{line}{after}" for line in whole.split("\n"))
+
+
+DRESSED = {
+    "crlf": lambda whole: whole.replace("\n", "\r\n"),
+    "no last line end": lambda whole: whole.rstrip(),
+    "mpirun": lambda whole: every_line(whole, "[1,0]<stdout>:"),
+    "srun": lambda whole: every_line(whole, "0: "),
+    "colours": lambda whole: every_line(whole, "\x1b[0;32m", "\x1b[0m"),
+    "blanks": lambda whole: every_line(whole, "", "   "),
+    "foreign lines": lambda whole: every_line(
+        whole, "", "\nnode-1:77:91 [3] NCCL INFO comm 0x55 rank 3\nWARNING: unrelated\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("check", ["gpu_burn", "nccl"])
+@pytest.mark.parametrize("dress", DRESSED)
+def test_output_dressed_by_launchers_and_terminals_reads_the_same(check: str, dress: str) -> None:
+    plain, dressed = measured(check, HEALTHY[check]), measured(check, DRESSED[dress](HEALTHY[check]))
+    assert (dressed.outcome, dressed.facts, dressed.reason) == (Outcome.PASSED, plain.facts, plain.reason)
+
+
+@pytest.mark.parametrize("dress", DRESSED)
+def test_dressed_perftest_output_reads_the_same(dress: str) -> None:
+    raw = capture("perftest/ib-write-bw-loopback-8m.txt")
+    assert (
+        measured("ib_bandwidth", loopback(DRESSED[dress](raw))).facts == measured("ib_bandwidth", loopback(raw)).facts
+    )
+
+
 @pytest.mark.parametrize("check", HEALTHY)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

@@ -156,22 +156,25 @@ def test_logs_that_could_not_be_read_are_not_run() -> None:
     measured = [
         Measurement("kernel_log.guest", "", "dmesg: read kernel buffer failed: Operation not permitted", exit_status=1),
         Measurement("kernel_log.host", "", ended=Ended.LOST),
-        Measurement("kernel_log.console", QUIET),
+        Measurement("kernel_log.console", ""),
     ]
     result = CHECKS["kernel_log"].judge(measured, subject(since=CLAIM))
     assert (result.outcome, gaps(result)) == (Outcome.NOT_RUN, {"no_log"})
     assert CHECKS["kernel_log"].judge([], subject()).outcome is Outcome.NOT_RUN
 
 
-def test_one_log_is_enough_and_an_empty_one_is_a_log() -> None:
-    assert judge(host="").reason == "no hardware error in the log of host"
+def test_host_log_alone_says_nothing_of_the_guest_but_a_console_does() -> None:
+    assert gaps(judge(host=QUIET)) == {"no_log"}
+    assert judge(host="", console=QUIET).reason == "no hardware error in the log of host, console"
+    assert judge(guest="").reason == "no hardware error in the log of guest"
     assert judge(guest=QUIET, host="", console="").outcome is Outcome.PASSED
 
 
 def test_cut_guest_log_is_not_run_but_a_cut_console_is_no_gap() -> None:
-    for source, outcome in (("guest", Outcome.NOT_RUN), ("console", Outcome.PASSED)):
-        measured = [Measurement("kernel_log.host", ""), Measurement(f"kernel_log.{source}", QUIET, truncated=True)]
-        assert CHECKS["kernel_log"].judge(measured, subject(since=CLAIM)).outcome is outcome
+    guest, console = Measurement("kernel_log.guest", QUIET), Measurement("kernel_log.console", QUIET, truncated=True)
+    cut = Measurement("kernel_log.guest", QUIET, truncated=True)
+    for logs, outcome in (([guest, console], Outcome.PASSED), ([cut], Outcome.NOT_RUN), ([console], Outcome.NOT_RUN)):
+        assert CHECKS["kernel_log"].judge(logs, subject(since=CLAIM)).outcome is outcome
 
 
 def test_sku_can_skip() -> None:

@@ -110,6 +110,10 @@ def test_command_comes_from_sku_and_plan() -> None:
     )
 
 
+def test_warning_of_nccl_in_a_good_run_is_no_error() -> None:
+    assert judge("nccl", f"node:1:2 [0] net.cc:626 NCCL WARN something minor\n{OK}").outcome is Outcome.PASSED
+
+
 def test_no_number_is_not_zero() -> None:
     run = nccl_tests.parse(OK.replace("231.72", "nan"))
     assert run.largest.size_bytes == 536870912
