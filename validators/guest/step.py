@@ -202,10 +202,11 @@ class Step:
 
     def _finish(self, how: str) -> None:
         if self._process is not None:
-            self._signal(signal.SIGKILL)
+            self._signal(signal.SIGKILL)  # by group and by mark: one can leave the group, and one can drop the mark
             leftovers.kill(self._directory, self.name)
             self._drain()
-            self.record.exit_status = self._process.poll()
+            if self._left_at is not None:
+                self.record.exit_status = self._process.wait()
         if self.running:
             self.note_progress()
         for output in self.outputs:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -64,11 +65,26 @@ def test_missing_tool_is_not_found_and_the_run_goes_on(guest: Guest) -> None:
 
 
 def test_deadline_kills_the_whole_group_also_what_ignores_sigterm_or_left_it(guest: Guest) -> None:
-    guest.tool("stubborn", "trap '' TERM; sleep 1000 & setsid sleep 1000 & echo begun; sleep 1000; sleep 1000")
+    guest.tool(
+        "stubborn",
+        "trap '' TERM; setsid sleep 1000 & env -i sleep 1000 & echo $! > unmarked; echo begun; sleep 1000; sleep 1000",
+    )
     guest.begin([step("gpu_burn", "stubborn", deadline_s=0.5)])
     check = guest.wait().checks["gpu_burn"]
     assert (check.ended, check.exit_status, check.tail) == (Ended.DEADLINE, -9, "begun\n")
     assert not [pid for pid, environment in guest.processes() if b"FLEET_STEP=" in environment]
+    assert has_ended(int((guest.directory / "work/unmarked").read_text()))
+
+
+def has_ended(pid: int) -> bool:
+    """Or is a zombie that waits for its parent, which in a container may be nobody."""
+    for _ in soon().poll(0.02):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+    return False
 
 
 def test_last_words_after_sigterm_are_kept(guest: Guest) -> None:
@@ -193,13 +209,15 @@ def test_upload_that_was_cut_starts_nothing_and_can_be_repeated(guest: Guest) ->
     assert guest.wait().state is RunState.DONE
 
 
-def test_state_stays_under_its_limit_with_the_largest_plan(guest: Guest) -> None:
-    guest.tool("quotes", "head -c 2000 /dev/zero | tr '\\000' '\\\\'")
+@pytest.mark.parametrize(("octal", "shown"), [("134", b"\\\\"), ("001", b"?")])
+def test_state_stays_under_its_limit_with_the_largest_plan(guest: Guest, octal: str, shown: bytes) -> None:
+    """Both characters are longer in JSON than they are."""
+    guest.tool("ugly", f"head -c 2000 /dev/zero | tr '\\000' '\\{octal}'")
     names = [f"{'n' * 40}.{number}" for number in range(48)]
-    guest.begin([step(name, "quotes") for name in names])
+    guest.begin([step(name, "ugly") for name in names])
     assert guest.wait().state is RunState.DONE
     written = (guest.directory / "state.json").read_bytes()
-    assert written.count(b"\\\\" * 400) == 48
+    assert written.count(shown * 400) == 48
     assert len(written) < 64 << 10
     assert list(json.loads(written)["checks"]) == names
 
