@@ -8,8 +8,10 @@ import pytest
 from fleet.hypervisor.libvirt import Libvirt
 from fleet.hypervisor.site import Flavor, ImageSpec, Site
 from fleet.remote.ssh import SshPool
+from tests.e2e.cable import Cable
 from tests.e2e.host import HERE, Host, missing_parts, running
 from tests.e2e.image import Image, image
+from tests.e2e.service import RealService
 from tests.needs import need
 
 CMDLINE = "console=ttyS0 loglevel=4 panic=-1 nokaslr mitigations=off random.trust_cpu=on tsc=reliable no_timer_check"
@@ -56,6 +58,15 @@ def hypervisor(site: Site) -> Iterator[Libvirt]:
     pool.close()
 
 
-@pytest.fixture(scope="session")
-def playbooks() -> Path:
-    return HERE / "site" / "playbooks"
+@pytest.fixture
+def cable(host: Host) -> Iterator[Cable]:
+    with Cable(host.ssh_port) as cable:
+        yield cable
+
+
+@pytest.fixture
+def service(site: Site, host: Host, cable: Cable, tmp_path: Path) -> Iterator[RealService]:
+    service = RealService(tmp_path / "service", site, host, cable)
+    service.start()
+    yield service
+    service.stop()

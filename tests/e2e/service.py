@@ -1,0 +1,63 @@
+"""`fleet up` for the host of these tests: real processes, no simulated rack."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fleet.hypervisor.site import Site
+from tests.e2e.cable import Cable
+from tests.e2e.host import HERE, Host
+from tests.integration.rack.service import Service
+
+LONG_S = 200.0  # a limit, not an expectation: the VM runs in software, beside whatever else the machine does
+
+
+class RealService(Service):
+    """Reaches `host` through `cable`."""
+
+    def __init__(self, home: Path, site: Site, host: Host, cable: Cable) -> None:
+        super().__init__(home, lab=0)
+        self._host, self._cable = host, cable
+        self._config = home / "fleet.yaml"
+        home.mkdir()
+        self._config.write_text(json.dumps(_settings(site)))
+
+    def start(self, *more: str) -> None:
+        super().start("--config", str(self._config), *more)
+
+    def add(self, name: str, state: str, *instances: str) -> None:
+        known = asdict(self._host.machine(name, self._cable.port))
+        taken = ("name", "sku", "ssh", "slots", "guest_address", "guest_port", "scratch_disk")
+        self.post("/v1/machines", {key: known[key] for key in taken} | {"state": state, "instances": instances})
+
+    def reached(self, validation: str, phase: str) -> None:
+        self.in_phase(validation, phase, LONG_S)
+
+    def verdict(self, validation: str) -> Any:
+        return self.settled(validation, LONG_S)
+
+
+def _settings(site: Site) -> dict[str, Any]:
+    return {
+        "validation": {
+            "default_plan": "e2e",
+            "place_deadline_s": LONG_S,
+            "boot_deadline_s": LONG_S,
+            "teardown_deadline_s": LONG_S,
+            "device_return_s": 5,
+            "departure_poll_s": 0.5,
+            "poll_s": 0.3,
+        },
+        "hypervisor": {
+            "image": site.image.path,
+            "image_format": site.image.format,
+            "kernel": site.image.kernel,
+            "initrd": site.image.initrd,
+            "cmdline": site.image.cmdline,
+            "flavor": asdict(site.flavor),
+            "template_directory": str(site.template_dir),
+        },
+        "playbooks": {"directories": [str(HERE / "site/playbooks")]},
+        "site": {"mode": "enforce"},
+    }
