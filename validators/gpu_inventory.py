@@ -4,25 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from validators.base import Check, CheckResult, Finding, Measurement, Subject, conclude, failed, not_run, passed
-from validators.record import (
-    Slot,
-    gpu_names,
-    incomplete,
-    not_applicable,
-    of_check,
-    same_pci,
-    slots,
-    unreadable,
-)
+from validators.record import Slot, gpu_names, incomplete, not_applicable, of_check, same_pci, slots, unreadable
 from validators.tools import nvml
 from validators.tools.errors import ParseError
 from validators.tools.lines import printable
 
 NAME = "gpu_inventory"
 _MEMORY_TOLERANCE = 0.02  # NVML counts reserved memory in or out, depending on the driver
-_LOST = "NVML_ERROR_GPU_IS_LOST"
 _HARDWARE_ERRORS = {
-    _LOST: "gpu_lost",
+    "NVML_ERROR_GPU_IS_LOST": "gpu_lost",
     "NVML_ERROR_RESET_REQUIRED": "reset_required",
     "NVML_ERROR_INSUFFICIENT_POWER": "no_power",  # NVML: external power cables are not attached
 }
@@ -59,10 +49,10 @@ def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
 def _inventory(seen: nvml.GpuInventory, earlier: nvml.GpuInventory | None, subject: Subject) -> Iterator[Finding]:
     after = " after the stress" if earlier else ""
     if seen.error is not None:
-        verdict = failed if seen.error.name == _LOST else not_run
-        yield verdict("nvml_error", f"NVML could not be used{after}: {seen.error.call} says {seen.error.name}")
-        if seen.error.name != _LOST:
-            return
+        said = f"NVML could not be used{after}: {seen.error.call} says {seen.error.name}"
+        code = _HARDWARE_ERRORS.get(seen.error.name)
+        yield failed(code, said) if code else not_run("nvml_error", said)
+        return
     yield from _missing(seen, earlier, subject, after)
     wrong_kind = [gpu for gpu in seen.gpus if gpu.error is None and not _right_kind(gpu, subject)]
     all_wrong = len(wrong_kind) == len([gpu for gpu in seen.gpus if gpu.error is None])
@@ -88,9 +78,8 @@ def _missing(
         return
     lost = earlier is not None and len(earlier.gpus) > present
     code = "lost_under_load" if lost else "missing"
-    reason = f"NVML lists {present} of {expected} GPUs{after}" + (
-        f", {len(earlier.gpus)} before" if lost and earlier else ""
-    )
+    before = f", {len(earlier.gpus)} before" if lost and earlier else ""
+    reason = f"NVML lists {present} of {expected} GPUs{after}{before}"
     gone = list(_absent_slots(seen, subject))
     for slot in gone:
         yield failed(code, f"{reason}; none at {slot['guest_pci']}", str(slot["slot"]))
@@ -109,12 +98,12 @@ def _absent_slots(seen: nvml.GpuInventory, subject: Subject) -> Iterator[Slot]:
 
 
 def _device(gpu: nvml.Gpu, seen: nvml.GpuInventory, subject: Subject) -> str:
+    """The slot at the GPU's address; for one that no longer tells it, the slot of its index: NVML counts in PCI order."""
     for slot in slots(subject, "gpu"):
         if same_pci(slot.get("guest_pci"), gpu.pci):
             return str(slot["slot"])
     names = gpu_names(subject)
-    complete = len(seen.gpus) == len(names) and not any(other.pci for other in seen.gpus)
-    return names[gpu.index] if complete and gpu.index < len(names) else f"gpu{gpu.index}"
+    return names[gpu.index] if len(seen.gpus) == len(names) and gpu.index < len(names) else f"gpu{gpu.index}"
 
 
 def _gpu(gpu: nvml.Gpu, previous: nvml.Gpu | None, device: str, after: str, subject: Subject) -> Iterator[Finding]:

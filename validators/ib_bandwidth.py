@@ -1,7 +1,6 @@
 """ib_bandwidth: each rail writes to itself through its card (`ib_write_bw`, server and client on one port)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -12,6 +11,7 @@ from validators.record import applied, everything, incomplete, no_limit, not_app
 from validators.sku import IbBandwidthLimits, Strict
 from validators.tools import ib_loopback, perftest
 from validators.tools.errors import ParseError
+from validators.tools.ib_loopback import Loopback, PortOutput
 from validators.tools.lines import printable
 
 NAME = "ib_bandwidth"
@@ -24,18 +24,6 @@ class Options(Strict):
     seconds: Annotated[int, Field(ge=1, le=600)] = 5
     qps: Annotated[int, Field(ge=1, le=64)] = 2
     gid_index: Annotated[int, Field(ge=0, le=255)] | None = None
-
-
-@dataclass(frozen=True)
-class _Rail:
-    """One port's output; satisfies `rails.PortLike`."""
-
-    device: str
-    port: int
-    pci: str | None
-    port_guid: str | None
-    text: str
-    ended: str | None
 
 
 def argv(subject: Subject) -> tuple[str, ...]:
@@ -55,29 +43,28 @@ def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
     for measurement in of_check(NAME, measurements):
         findings += incomplete(measurement, NAME)
         try:
-            ports, tried = _ports(everything(measurement))
+            run = _run(everything(measurement))
         except ParseError as exc:
             findings.append(unreadable(measurement, NAME, exc))
             continue
-        if tried is None:
+        if run.ports_tried is None:
             findings.append(not_run("no_trailer", "the output ends before its last marker line"))
-        found, _ = rails.match(ports, subject)
+        found = rails.match(run.ports, subject)
         findings += _rails(found, limits, subject, facts)
     return conclude(NAME, findings, facts, applied(min_gbps=limits.min_gbps) if limits else {})
 
 
-def _ports(text: str) -> tuple[list[_Rail], int | None]:
+def _run(text: str) -> Loopback:
     """Ports between marker lines, or one port where somebody kept the output of one run."""
     try:
-        run = ib_loopback.parse(text)
+        return ib_loopback.parse(text)
     except ParseError:
         device = perftest.parse(text).device or "unknown"
-        return [_Rail(device, 1, None, None, text, "exited")], 1
-    return [_Rail(p.device, p.port, p.pci, p.guid, p.text, p.ended) for p in run.ports], run.ports_tried
+        return Loopback((PortOutput(device, 1, None, None, text, "exited"),), 1)
 
 
 def _rails(
-    found: dict[str, _Rail | None], limits: IbBandwidthLimits | None, subject: Subject, facts: dict[str, Any]
+    found: dict[str, PortOutput | None], limits: IbBandwidthLimits | None, subject: Subject, facts: dict[str, Any]
 ) -> Iterator[Finding]:
     expected = subject.sku.rails.count if subject.sku.rails else 0
     measured = sum(rail is not None for rail in found.values())
@@ -90,15 +77,15 @@ def _rails(
         yield not_run("not_measured", f"{measured} rails were measured, the SKU has {expected}")
 
 
-def _rail(name: str, rail: _Rail, limits: IbBandwidthLimits | None, facts: dict[str, Any]) -> Iterator[Finding]:
+def _rail(name: str, rail: PortOutput, limits: IbBandwidthLimits | None, facts: dict[str, Any]) -> Iterator[Finding]:
     where = "" if rail.device == name else f"{rail.device}: "
     try:
         run = perftest.parse(rail.text)
     except ParseError as exc:
-        missing = rail.ended == "not_found"
-        yield not_run(
-            "not_found" if missing else "unparsable", "ib_write_bw is not installed" if missing else str(exc), name
-        )
+        if rail.ended == "not_found":
+            yield not_run("not_found", "ib_write_bw is not installed in the test image", name)
+        else:
+            yield not_run("unparsable", f"{where}{exc}", name)
         return
     if not run.rows or run.largest.average_gbps <= 0:
         said = f': "{run.errors[0]}"' if run.errors else ""

@@ -49,7 +49,7 @@ def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
             findings.append(not_run("not_measured", f"{NAME}: {printable(seen.error)}"))
             continue
         candidates = [p for p in seen.ports if p.link_layer in (expected.link_layer, None) and not p.is_bond]
-        found, _ = rails.match(candidates, subject)
+        found = rails.match(candidates, subject)
         hours = _hours(started_at, measurement.started_at)
         findings += _rails(found, earlier, hours, expected)
         earlier, started_at = found, measurement.started_at

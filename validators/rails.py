@@ -27,15 +27,15 @@ def label(port: PortLike) -> str:
     return port.device if port.port == 1 else f"{port.device}/{port.port}"
 
 
-def match(ports: Sequence[Port], subject: Subject) -> tuple[dict[str, Port | None], tuple[Port, ...]]:
-    """Rails by name with their port (None: no port fits the slot), and the ports left over.
+def match(ports: Sequence[Port], subject: Subject) -> dict[str, Port | None]:
+    """Rails by name with their port; None where no port fits the slot.
 
     With a slot map that tells all rails apart, by port GUID or guest PCI address, the map decides; without, every port is a
-    rail and is called by its device."""
+    rail and is called by its device. Ports that the map does not have are left out."""
     expected = subject.sku.rails.count if subject.sku.rails else 0
     mapped = [slot for slot in slots(subject, "rail") if slot.get("guid") or slot.get("guest_pci")]
     if len(mapped) != expected:
-        return {label(port): port for port in ports}, ()
+        return {label(port): port for port in ports}
     left = list(ports)
     rails: dict[str, Port | None] = {}
     for slot in mapped:
@@ -44,8 +44,8 @@ def match(ports: Sequence[Port], subject: Subject) -> tuple[dict[str, Port | Non
         if found is not None:
             left.remove(found)
     if not any(rails.values()) and left:  # a map without a single hit is a wrong map, not eight missing rails
-        return {label(port): port for port in ports}, ()
-    return rails, tuple(left)
+        return {label(port): port for port in ports}
+    return rails
 
 
 def _is_at(slot: Slot, port: PortLike) -> bool:

@@ -12,12 +12,13 @@ _MAX_PORTS = 256
 
 @dataclass(frozen=True)
 class PortOutput:
-    """One port's raw output. `ended` is how its pair of processes ended; None when the end marker is missing."""
+    """One port's raw output (a `rails.PortLike`). `ended` is how its pair of processes ended, None when the end marker is
+    missing."""
 
     device: str
     port: int
     pci: str | None
-    guid: str | None
+    port_guid: str | None
     text: str
     ended: str | None
 

@@ -1,7 +1,8 @@
 import pytest
 
-from tests.unit.validators.machine import failures, gaps, inventory, judge, subject
-from validators.base import Ended, Outcome
+from tests.unit.validators.machine import SKU, SLOTS, failures, gaps, inventory, judge, subject
+from validators import CHECKS
+from validators.base import Ended, Measurement, Outcome, Subject
 
 
 def test_eight_healthy_gpus_pass_with_their_serials() -> None:
@@ -111,6 +112,18 @@ def test_nvml_that_cannot_be_used_is_not_run() -> None:
     result = judge("gpu_inventory", inventory(missing=range(8), error=error))
     assert (result.outcome, failures(result)) == (Outcome.NOT_RUN, set())
     assert "NVML_ERROR_LIBRARY_NOT_FOUND" in result.reason
+
+
+def test_nvml_that_lost_a_gpu_fails_the_machine_once() -> None:
+    error = {"call": "nvmlDeviceGetCount", "code": 15, "name": "NVML_ERROR_GPU_IS_LOST"}
+    assert failures(judge("gpu_inventory", inventory(missing=range(8), error=error))) == {(None, "gpu_lost")}
+
+
+def test_slot_of_a_gpu_that_does_not_tell_its_address_is_its_index() -> None:
+    error = {"call": "nvmlDeviceGetHandleByIndex", "code": 15, "name": "NVML_ERROR_GPU_IS_LOST"}
+    slots = [{**slot, "slot": f"tray-{slot['slot']}"} for slot in SLOTS]
+    measured = Measurement("gpu_inventory", inventory({4: {"error": error, "pci_bus_id": None}}))
+    assert failures(CHECKS["gpu_inventory"].judge([measured], Subject(SKU, slots))) == {("tray-gpu4", "gpu_lost")}
 
 
 def test_lost_guest_in_the_second_reading_keeps_the_first_from_passing() -> None:
