@@ -167,17 +167,19 @@ class Step:
             self._stderr.close_pipe()
 
     def tick(self) -> None:
-        """Look at the clock and at the process, and end the step when it is over."""
+        """Look at the process and at the clock, and end the step when it is over. The process first: one that ended in
+        time did so, however late we look."""
         now = time.monotonic()
-        if now - self._started >= self._deadline_s:
-            self.kill("deadline")
         if self._left():
             self._left_at = self._left_at or now
             if not self.open_outputs or self._cause or now - self._left_at >= DRAIN_S:
-                self._finish(self._cause or "exited")
-        elif self._cause and now - self._cause_at >= ABANDON_AFTER_S:
+                self._finish("exited")
+        elif self._cause is None:
+            if now - self._started >= self._deadline_s:
+                self.kill("deadline")
+        elif now - self._cause_at >= ABANDON_AFTER_S:
             self._finish(self._cause)
-        elif self._cause and now - self._cause_at >= TERM_GRACE_S:
+        elif now - self._cause_at >= TERM_GRACE_S:
             self._signal(signal.SIGKILL)
 
     def cut(self, how: str) -> None:
@@ -201,6 +203,7 @@ class Step:
             pass
 
     def _finish(self, how: str) -> None:
+        """`how` it ended, unless we were killing it: then that is why."""
         if self._process is not None:
             self._signal(signal.SIGKILL)  # by group and by mark: one can leave the group, and one can drop the mark
             leftovers.kill(self._directory, self.name)

@@ -1,6 +1,10 @@
 """The real runner, in a home of its own, with scripts as tools."""
 
 import json
+import os
+import select
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -43,6 +47,23 @@ def test_start_detaches_and_says_what_is_running(guest: Guest) -> None:
     assert [check.state for check in state.checks.values()] == ["running", "waiting"]
     assert state.checks["gpu_burn"].tail == "40%\n"
     assert guest.outputs() == {}, "what has not ended is not handed out"
+
+
+def test_start_keeps_nothing_open_that_it_was_given(guest: Guest) -> None:
+    """A channel that stays open until all that was started in it has ended would look like a command that hangs."""
+    guest.tool("burn", "exec sleep 1000")
+    guest.begin([step("gpu_burn", "true")])
+    guest.wait()
+    (guest.directory / "state.json").unlink()
+    (guest.directory / "plan.json").write_text(json.dumps({"stages": [[step("nccl", "burn")]]}))
+    reading, writing = os.pipe()
+    command = [sys.executable, "-I", "-S", "runner.pyz", "start"]
+    subprocess.run(command, cwd=guest.directory, env=guest.environment, pass_fds=[writing], check=True)
+    os.close(writing)
+    assert select.select([reading], [], [], 30)[0], "somebody still holds the other end"
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+    assert guest.supervisor()
 
 
 def test_steps_of_a_stage_run_side_by_side_and_stages_in_order(guest: Guest) -> None:
