@@ -36,20 +36,20 @@ def claim(
     """Take the oldest due run: epoch + 1, lease from now. Gate phases only within the budgets. A run in a phase that
     these workflows do not have is left to a worker of the version that has it."""
     with db.begin() as session:
-        oldest = sa.select(RunRow).where(*_due(workflows)).order_by(RunRow.due_at, RunRow.id).limit(1)
+        oldest = sa.select(RunRow, db_now()).where(*_due(workflows)).order_by(RunRow.due_at, RunRow.id).limit(1)
         if not db.is_sqlite:
             # Whoever waits for a row that another worker is claiming would only find it gone; PostgreSQL looks at the
             # condition again after it has the lock, so a row claimed a moment ago is not claimed twice.
             oldest = oldest.with_for_update(skip_locked=True)
         at_gate = _at_gate(workflows)
-        row = session.scalar(oldest.where(~at_gate))
-        if row is None:
-            row = _through_the_gate(session, oldest.where(at_gate), budgets, db)
-        if row is None:
+        found = session.execute(oldest.where(~at_gate)).first()
+        if found is None:
+            found = _through_the_gate(session, oldest.where(at_gate), budgets, db)
+        if found is None:
             return None
+        row, now = found
         row.epoch += 1
         row.worker = worker
-        now = _now(session)
         row.lease_until = now + lease_s
         return _view(row, now)
 
@@ -64,10 +64,10 @@ def save(db: Database, workflow: Workflow, run: Run, then: Next, lease_s: float)
         raise KeyError(f"{workflow.kind} has no phase {then.phase!r}, which {run.phase!r} answered")
     goes_to = workflow.phases[then.phase] if then.phase is not None else None
     with db.begin() as session:
-        row = session.scalar(sa.select(RunRow).where(*_ours(run)).with_for_update())
-        if row is None:
+        found = session.execute(sa.select(RunRow, db_now()).where(*_ours(run)).with_for_update()).first()
+        if found is None:
             raise LeaseLost(f"run {run.id} has gone on without this worker")
-        now = _now(session)
+        row, now = found
         abort_won = row.abort_reason is not None and run.abort_reason is None and workflow.phases[run.phase].abortable
         if abort_won and not (goes_to is not None and goes_to.abortable):
             row.lease_until = now + lease_s
@@ -139,10 +139,6 @@ def release_leases(db: Database) -> None:
         )
 
 
-def _now(session: Session) -> float:
-    return session.scalar(sa.select(db_now())) or 0.0
-
-
 def _ours(run: Run) -> list[sa.ColumnElement[bool]]:
     """The row as we know it. The phase too: when an answer was committed but the connection broke before we heard of it,
     nothing that belongs to the phase before may be written over it."""
@@ -170,7 +166,9 @@ def _at_gate(workflows: Mapping[str, Workflow]) -> sa.ColumnElement[bool]:
     return sa.and_(RunRow.holds_budget.is_(False), sa.or_(sa.false(), *gated))
 
 
-def _through_the_gate(session: Session, oldest: sa.Select[RunRow], budgets: Budgets, db: Database) -> RunRow | None:
+def _through_the_gate(
+    session: Session, oldest: sa.Select[RunRow, float], budgets: Budgets, db: Database
+) -> sa.Row[RunRow, float] | None:
     if not db.is_sqlite:  # SQLite has one writer at a time anyway
         session.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _GATE_LOCK})
     other = aliased(RunRow)
@@ -183,10 +181,10 @@ def _through_the_gate(session: Session, oldest: sa.Select[RunRow], budgets: Budg
     ):
         full = sa.select(theirs).where(*inside, theirs.is_not(None)).group_by(theirs).having(sa.func.count() >= limit)
         oldest = oldest.where(mine.is_(None) | mine.not_in(full))
-    row = session.scalar(oldest)
-    if row is not None:
-        row.holds_budget = True
-    return row
+    found = session.execute(oldest).first()
+    if found is not None:
+        found[0].holds_budget = True
+    return found
 
 
 def _view(row: RunRow, now: float) -> Run:
