@@ -14,7 +14,6 @@ def held(database: Path, *, alone: bool) -> Iterator[None]:
     """Keep `DATABASE.lock` until the end: the whole file for `fleet up`, a share of it for `serve` and `worker`. The
     kernel frees it with the process. Raises Refused, naming who has it."""
     path = database.with_name(database.name + ".lock")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.app import lock
+from fleet.core.errors import InvalidInput
 from fleet.engine.claim import Budgets, release_leases
 from fleet.engine.worker import Worker
 from fleet.hypervisor.libvirt import Libvirt
@@ -20,7 +21,9 @@ from fleet.store.evidence import EvidenceFolder
 from fleet.store.upgrade import upgrade
 from fleet.workflows import revalidation, sweep, vacancy
 from fleet.workflows.world import Policy, World
+from playbooks.errors import PlaybookError
 from playbooks.loader import SHIPPED, Library
+from validators import CHECKS
 
 
 def data_directory(settings: Settings) -> Path:
@@ -87,7 +90,18 @@ def working(
 
 
 def library(settings: Settings) -> Library:
-    return Library((*settings.playbooks.directories, SHIPPED))
+    """Raises InvalidInput for a directory, a plan or a check that there is not: no validation could ever pass."""
+    rules = settings.validation
+    if missing := [str(path) for path in settings.playbooks.directories if not path.is_dir()]:
+        raise InvalidInput(f"playbooks.directories: {missing[0]} is not a directory", "playbooks.directories")
+    if unknown := sorted(rules.minimum_checks - set(CHECKS)):
+        raise InvalidInput(f"validation.minimum_checks: there is no check {unknown[0]!r}", "validation.minimum_checks")
+    found = Library((*settings.playbooks.directories, SHIPPED))
+    try:
+        found.plan(rules.default_plan)
+    except PlaybookError as exc:
+        raise InvalidInput(f"validation.default_plan: {exc}", "validation.default_plan") from exc
+    return found
 
 
 def evidence(settings: Settings) -> EvidenceFolder:

@@ -18,10 +18,11 @@ from fleet.lab.manifest import MachineEntry, Manifest
 from fleet.lab.process import LabProcess
 from fleet.service.machine_record import NewMachine
 from fleet.settings import HypervisorSettings
-from fleet.store import machines, validations
+from fleet.store import events, machines, validations
 from fleet.store.audit import By
 from fleet.store.database import Database
-from fleet.store.tables import InstanceRow, MachineRow
+from fleet.store.tables import EventRow, InstanceRow, MachineRow
+from fleet.workflows.events import EventKind
 from fleet.workflows.playbook import Playbook
 from playbooks.loader import Library
 
@@ -80,10 +81,11 @@ def _order(entry: MachineEntry) -> NewMachine:
 
 
 @contextmanager
-def tenants_following(db: Database, client: LabClient) -> Iterator[None]:
+def tenants_following(db: Database, manifest: Manifest) -> Iterator[None]:
     """Tenants' domains come and go as the records say, which is as the events said."""
     stop = threading.Event()
-    thread = threading.Thread(target=_follow, args=(db, client, stop), name="tenants", daemon=True)
+    names = [entry.name for entry in manifest.machines]
+    thread = threading.Thread(target=_follow, args=(db, client(manifest), names, stop), name="tenants", daemon=True)
     thread.start()
     try:
         yield
@@ -92,28 +94,30 @@ def tenants_following(db: Database, client: LabClient) -> Iterator[None]:
         thread.join(15)
 
 
-def _follow(db: Database, client: LabClient, stop: threading.Event) -> None:
-    told: dict[str, list[str]] = {}
+def _follow(db: Database, rack: LabClient, names: list[str], stop: threading.Event) -> None:
+    told: dict[str, set[str]] = {}
     while not stop.wait(_FOLLOW_S):
         try:
-            wanted = _tenants(db)
-            if changed := {name: ids for name, ids in wanted.items() if told.get(name) != ids}:
-                client.reconcile(changed)
-                told |= changed
-        except FleetError as exc:
-            log.warning("rack.tenants", error=str(exc))
+            for name, tenants in _tenants(db, names).items():
+                if told.get(name) != tenants:
+                    rack.reconcile({name: sorted(tenants)})
+                    told[name] = tenants
+        except Exception as exc:  # the next look may do better, and without looks no tenant would ever leave
+            log.warning("rack.tenants", error=str(exc), exc_info=not isinstance(exc, FleetError))
 
 
-def _tenants(db: Database) -> dict[str, list[str]]:
-    query = (
-        sa.select(MachineRow.name, InstanceRow.id)
-        .outerjoin(InstanceRow, InstanceRow.machine == MachineRow.name)
-        .order_by(InstanceRow.id)
+def _tenants(db: Database, names: list[str]) -> dict[str, set[str]]:
+    """Who is on each machine by the records, and who is said to stay there: a migration that is rolled back puts the VM
+    back where it was, and only then the records believe it."""
+    there = sa.select(InstanceRow.machine, InstanceRow.id)
+    kept = sa.select(EventRow.machine, EventRow.instance).where(
+        EventRow.kind == EventKind.KEPT, EventRow.state == events.WAITING
     )
-    found: dict[str, list[str]] = {}
+    found: dict[str, set[str]] = {name: set() for name in names}
     with db.read() as session:
-        for name, instance in session.execute(query):
-            found.setdefault(name, []).extend([] if instance is None else [instance])
+        for name, instance in session.execute(sa.union(there, kept)):
+            if name in found:
+                found[name].add(instance)
     return found
 
 

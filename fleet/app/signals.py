@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and a closed terminal as exceptions of the main thread: the way out ends whatever was started."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ def ending() -> Iterator[None]:
     def end(number: int, _frame: FrameType | None) -> None:
         for each in SIGNALS:
             signal.signal(each, signal.SIG_IGN)
+        os.write(2, b"\nfleet: ending what was started; this takes some seconds\n")
         raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

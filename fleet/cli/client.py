@@ -166,10 +166,9 @@ def _sentences(problem: Mapping[str, Any], status: int) -> Iterator[str]:
     field = problem.get("field")
     yield f"{field}: {detail}" if field and not str(detail).startswith(str(field)) else str(detail)
     errors = problem.get("errors")
-    for error in errors if isinstance(errors, list) else []:
-        if isinstance(error, dict):
-            yield "  " + ": ".join(
-                str(error[k]) for k in ("row", "name", "field", "detail") if error.get(k) is not None
-            )
-        else:
-            yield f"  {error}"
+    rows = [error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
+    for error in rows if len(rows) > 1 or "row" in (rows or [{}])[0] else []:  # a single one is in the detail
+        row = [f"row {error['row']}"] if error.get("row") is not None else []
+        yield "  " + ": ".join(
+            [*row, *(str(error[k]) for k in ("name", "field", "detail") if error.get(k) is not None)]
+        )

@@ -45,12 +45,12 @@ def print_text(text: str) -> None:
 
 
 def say(sentence: str) -> None:
-    sys.stdout.write(printable(sentence, keep="\n") + "\n")
+    sys.stdout.write(printable(sentence, keep="\n\t") + "\n")
 
 
 def complain(sentence: str) -> None:
     """A sentence for the person that is no part of the answer."""
-    sys.stderr.write(printable(sentence, keep="\n") + "\n")
+    sys.stderr.write(printable(sentence, keep="\n\t") + "\n")
 
 
 def console(stream: TextIO | None = None) -> "Console":

@@ -80,6 +80,10 @@ def _server() -> Iterator[None]:
         raise CommandError(str(exc), Exit.NOT_REACHED) from exc
     except (Refused, StoreError) as exc:
         raise CommandError(str(exc), Exit.REFUSED) from exc
+    except OSError as exc:
+        if exc.filename is None:
+            raise
+        raise CommandError(f"{exc.filename}: cannot be used: {exc.strerror}", Exit.USAGE) from exc
 
 
 def _flags(database: str | None, listen: str | None) -> dict[str, str]:

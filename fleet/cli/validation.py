@@ -140,8 +140,11 @@ def _print(row: Row) -> None:
     names = ("id", "machine", "plan", "trigger", "requested_by", "phase", "why", "verdict", "reason", "prior_state")
     print_details((name, row.get(name)) for name in (*names, "created_at", "ended_at"))
     checks = row.get("checks") or []
-    findings = [{"check": check["check"], **finding} for check in checks for finding in check.get("findings") or ()]
-    for rows, columns in ((row.get("phases"), _PHASES), (checks, _CHECKS), (findings, _FINDINGS)):
+    found = [{"check": check["check"], **finding} for check in checks for finding in check.get("findings") or ()]
+    telling = [finding for finding in found if finding["outcome"] != "passed"]
+    for rows, columns in ((row.get("phases"), _PHASES), (checks, _CHECKS), (telling, _FINDINGS)):
         if rows:
             say("")
             print_table(rows, columns, "")
+    if len(found) > len(telling):
+        complain(f"{len(found) - len(telling)} findings passed; --json has them, with numbers and limits.")

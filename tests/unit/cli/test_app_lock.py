@@ -7,7 +7,7 @@ from fleet.core.errors import Refused
 
 
 def test_one_alone_and_the_refusal_says_who_has_it(tmp_path):
-    database = tmp_path / "new" / "fleet.sqlite"
+    database = tmp_path / "fleet.sqlite"
     with lock.held(database, alone=True):
         for alone in (True, False):
             with pytest.raises(Refused, match=rf"fleet.sqlite is in use by `fleet up`, process {os.getpid()}"):

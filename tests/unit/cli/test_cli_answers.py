@@ -103,7 +103,15 @@ def test_a_problem_names_its_field_and_every_bad_row(fleet, service):
     errors = [{"row": 2, "name": "b", "field": "sku", "detail": "unknown"}, {"row": 5, "detail": "twice"}]
     service.problem("POST", "/v1/machines", 422, "invalid-input", detail="2 bad rows", field="machines", errors=errors)
     err = fleet("machine", "add", "b", "--sku", "x").err
-    assert err == "fleet: machines: 2 bad rows\n  2: b: sku: unknown\n  5: twice\n"
+    assert err == "fleet: machines: 2 bad rows\n  row 2: b: sku: unknown\n  row 5: twice\n"
+
+
+def test_a_single_error_is_said_once(fleet, service):
+    errors = [{"field": "machine", "detail": "is no name"}]
+    service.problem(
+        "GET", "/v1/machines/X", 422, "invalid-input", detail="machine: is no name", field="machine", errors=errors
+    )
+    assert fleet("machine", "show", "X").err == "fleet: machine: is no name\n"
 
 
 def test_usage_errors_exit_2(fleet):
