@@ -167,15 +167,16 @@ def test_an_empty_fence_is_nobodys(host: Host, vm: TestVm) -> None:
     assert placement(host, vm) is Placement.RUNNING
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(24))
 def test_in_any_order_no_domain_is_left(tmp_path: Path, seed: int) -> None:
     """Two workers place, one tears down, at random times, with a slow virsh; now and then a kill -9 or a freeze hits the
     starter."""
     dice = random.Random(seed)
     host = Host(tmp_path)
     vm = make_test_vm(f"val-{seed}", machine())
-    for verb in ("list", "metadata", "create", "destroy"):
-        host.tell(f"delay-{verb}", f"{dice.choice([0, 0, 0.05, 0.2])}")
+    for verb in ("list", "metadata", "destroy"):
+        host.tell(f"delay-{verb}", f"{dice.choice([0, 0, 0, 0.2])}")
+    host.tell("delay-create", f"{dice.choice([0, 0.1, 0.3, 1])}")
 
     def late(delay_s: float, fence: Fence) -> None:
         time.sleep(delay_s)
@@ -193,13 +194,13 @@ def test_in_any_order_no_domain_is_left(tmp_path: Path, seed: int) -> None:
             if blow == signal.SIGSTOP:
                 os.kill(pid, signal.SIGCONT)
 
-    threads = [threading.Thread(target=late, args=(dice.uniform(0, 0.4), fence)) for fence in (FIRST, SECOND)]
+    threads = [threading.Thread(target=late, args=(dice.uniform(0, 0.3), fence)) for fence in (FIRST, SECOND)]
     blow = dice.choice([None, signal.SIGKILL, signal.SIGSTOP])
     if blow:
         threads.append(threading.Thread(target=strike, args=(dice.uniform(0, 0.4), blow)))
     for thread in threads:
         thread.start()
-    time.sleep(dice.uniform(0, 0.4))
+    time.sleep(dice.uniform(0.1, 0.6))
     host.tear_down(vm, SECOND)
     # From here on nothing may come up: neither from what was at work nor from who comes later.
     for thread in threads:

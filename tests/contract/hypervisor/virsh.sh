@@ -7,6 +7,7 @@
 #   unkillable     destroy says done, and does nothing
 printf '%s\n' "$*" >>"$FAKE/calls"
 verb=$1 operand=${2-}
+[ "$verb" != create ] || text=$(cat "$operand") # as the real one: read at once, whatever becomes of the file
 if [ -e "$FAKE/gate-$verb" ]; then
     : >"$FAKE/at-$verb"
     while [ -e "$FAKE/gate-$verb" ]; do sleep 0.02; done
@@ -49,13 +50,13 @@ case $verb in
         printf '<validation id="%s"/>\n\n' "$id"
         ;;
     create)
-        uuid=$(sed -n 's:.*<uuid>\(.*\)</uuid>.*:\1:p' "$operand")
+        uuid=$(printf '%s\n' "$text" | sed -n 's:.*<uuid>\(.*\)</uuid>.*:\1:p')
         if [ -e "$FAKE/domains/$uuid.xml" ]; then
             printf 'error: Failed to create domain from %s\nerror: operation failed: domain already exists\n' "$operand" >&2
             exit 1
         fi
         echo running >"$FAKE/domains/$uuid.state"
-        cp "$operand" "$FAKE/domains/.new.$uuid"
+        printf '%s\n' "$text" >"$FAKE/domains/.new.$uuid"
         mv "$FAKE/domains/.new.$uuid" "$FAKE/domains/$uuid.xml"
         printf "Domain '%s' created from %s\n\n" "$uuid" "$operand"
         if [ -e "$FAKE/gate-created" ]; then
