@@ -112,7 +112,8 @@ class TestVm:
 
 @dataclass(frozen=True)
 class Fence:
-    """Orders the acts on one host: (run, epoch) rises, and the host's script refuses an act with an older one."""
+    """Orders the starts on one host: (run, epoch) rises, and the host's script refuses a start with an older one. `run` is
+    the time at which the run was opened, in milliseconds."""
 
     run: int
     epoch: int

@@ -75,7 +75,9 @@ class Record:
 
 
 def fence(work: Work) -> Fence:
-    return Fence(work.run.id, work.run.epoch)
+    """Runs are ordered by when they were opened (milliseconds), not by their number: a database that was set up anew counts
+    from one again, and hosts remember the old one's fence."""
+    return Fence(int(work.run.created_at * 1000), work.run.epoch)
 
 
 def ended_early(

@@ -32,7 +32,15 @@ class Service:
         home_log = self.home / "out.log"
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "profile.toml").unlink(missing_ok=True)
-        command = [str(Path(sys.executable).with_name("fleet")), "up", "--lab", str(self.lab), "--listen", "127.0.0.1:0", *more]
+        command = [
+            str(Path(sys.executable).with_name("fleet")),
+            "up",
+            "--lab",
+            str(self.lab),
+            "--listen",
+            "127.0.0.1:0",
+            *more,
+        ]
         with home_log.open("ab") as out:
             self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         self.until(self._answers, _UP_S, lambda: home_log.read_text()[-3000:])
@@ -114,9 +122,7 @@ class Service:
         return [(row["name"], d["name"]) for row in rows for d in row["domains"] if d["instance"] is None]
 
     @staticmethod
-    def until(
-        reached: Callable[[], Any], timeout_s: float, otherwise: Callable[[], str], every_s: float = 0.1
-    ) -> None:
+    def until(reached: Callable[[], Any], timeout_s: float, otherwise: Callable[[], str], every_s: float = 0.1) -> None:
         end = time.monotonic() + timeout_s
         while not reached():
             assert time.monotonic() < end, otherwise()
