@@ -86,15 +86,11 @@ def test_missing_tool_is_not_found_and_the_run_goes_on(guest: Guest) -> None:
 
 
 def test_deadline_kills_the_whole_group_also_what_ignores_sigterm_or_left_it(guest: Guest) -> None:
-    guest.tool(
-        "stubborn",
-        "trap '' TERM; setsid sleep 1000 & env -i sleep 1000 & echo $! > unmarked; echo begun; sleep 1000; sleep 1000",
-    )
+    guest.tool("stubborn", "trap '' TERM; sleep 1000 & setsid sleep 1000 & echo begun; sleep 1000; sleep 1000")
     guest.begin([step("gpu_burn", "stubborn", deadline_s=0.5)])
     check = guest.wait().checks["gpu_burn"]
     assert (check.ended, check.exit_status, check.tail) == (Ended.DEADLINE, -9, "begun\n")
     assert not [pid for pid, environment in guest.processes() if b"FLEET_STEP=" in environment]
-    assert has_ended(int((guest.directory / "work/unmarked").read_text()))
 
 
 def has_ended(pid: int) -> bool:
@@ -140,11 +136,12 @@ def test_binary_output_is_kept_as_it_is_and_harmless_in_the_state(guest: Guest) 
 
 
 def test_background_child_that_keeps_the_output_open_ends_with_its_parent(guest: Guest) -> None:
-    guest.tool("leaves", "sleep 1000 & echo done")
+    guest.tool("leaves", "sleep 1000 & setsid sleep 1000 & env -i sleep 1000 & echo $! > unmarked; echo done")
     guest.begin([step("ib_bandwidth", "leaves")])
     check = guest.wait().checks["ib_bandwidth"]
     assert (check.ended, check.exit_status) == (Ended.EXITED, 0)
     assert not [pid for pid, environment in guest.processes() if b"FLEET_STEP=" in environment]
+    assert has_ended(int((guest.directory / "work/unmarked").read_text()))
 
 
 def test_stop_ends_what_runs_and_what_waits(guest: Guest) -> None:
