@@ -29,7 +29,7 @@ class EvidenceSettings(Section):
     """Raw outputs and logs of validations. `directory` None: `evidence` in the data directory."""
 
     directory: Path | None = None
-    output_limit_mib: PositiveInt = Field(default=16, le=1024)
+    output_limit_mib: PositiveInt = Field(default=32, le=1024)
     log_limit_mib: PositiveInt = Field(default=1, le=64)
 
 

@@ -17,7 +17,7 @@ class EvidenceFolder:
     """`limit_bytes` bounds one file; what is longer is cut there, and the measurement says that it was truncated."""
 
     root: Path
-    limit_bytes: int = 16 << 20
+    limit_bytes: int = 32 << 20
 
     def put(self, validation: str, measurement: str, stream: str, content: bytes) -> dict[str, Any]:
         """Store one output; a repeated put of the same name replaces it whole. Raises StoreError (disk full, permissions)."""

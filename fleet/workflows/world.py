@@ -28,7 +28,7 @@ class Policy:
     abort_retries_s: tuple[float, ...] = (60.0, 300.0, 900.0)  # waits before automatic retries of a vacated machine
     call_deadline_s: float = 10.0  # one command over SSH
     poll_s: float = 1.0  # following the runner
-    output_limit_bytes: int = 16 << 20
+    output_limit_bytes: int = 32 << 20
     log_limit_bytes: int = 1 << 20
     sweep_s: float = 300.0  # the reaper's round over all hosts
     host_patience: int = 5  # tries of a phase before an unreachable host ends the validation
