@@ -30,7 +30,7 @@ lint: setup
 	@echo '== imports'; $(BIN)/lint-imports
 
 test: system lint
-	@echo '== tests';   $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	@echo '== tests';   $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 torture: system setup
 	@$(BIN)/python -m tests.torture
