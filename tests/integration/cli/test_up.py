@@ -17,6 +17,10 @@ from typing import Any
 
 import pytest
 
+from fleet.core.clock import Deadline
+from fleet.lab import manifest
+from fleet.lab.client import LabClient
+
 FLEET = (sys.executable, "-c", "import sys; from fleet.cli import main; sys.exit(main())")
 HINTS = "--note 'GPU replaced'"  # the last line of the demonstration
 
@@ -159,6 +163,30 @@ def test_a_machine_that_is_taken_says_who_since_when_and_why(home):
     assert home.fleet("machine", "show", "lab-99").returncode == 4
     assert home.fleet("lab", "break", "lab-02", "no-such-fault").returncode == 4
     assert home.fleet("machine", "list", "--token", "flt_wrong").returncode == 4
+
+
+def test_tenants_domains_come_and_go_as_the_events_say(home):
+    home.start("up", "--lab", "2", "--listen", "127.0.0.1:0").wait_for("fleet is up")
+    rack = manifest.read(home.path / "lab" / "lab.json").control
+    client = LabClient(rack.url, rack.secret)
+
+    def domains() -> list[str]:
+        row = next(machine for machine in client.machines() if machine["name"] == "lab-02")
+        return [domain["instance"] for domain in row["domains"] if domain["instance"]]
+
+    def seen(wanted: list[str]) -> bool:
+        return any(domains() == wanted for _ in Deadline.after(30).poll(0.05))
+
+    assert home.fleet("machine", "add", "not-in-the-rack", "--sku", "sim-a100x8").returncode == 0
+    assert home.fleet("event", "placed", "lab-02", "--instance", "t2").returncode == 0
+    assert seen(["t2"])
+    assert home.fleet("event", "vacated", "lab-02", "--instance", "t2", "--cause", "migrate").returncode == 0
+    assert seen([])
+    assert home.fleet("event", "kept", "lab-02", "--instance", "t2").returncode == 0
+    assert seen(["t2"])
+    back = (home.json("machine", "show", "lab-02") for _ in Deadline.after(60).poll(0.1))
+    assert any((m["state"], [i["id"] for i in m["instances"]]) == ("allocated", ["t2"]) for m in back)
+    client.close()
 
 
 @pytest.mark.parametrize("after", ["fleet.sqlite.lock", "lab/lock", "lab/lab.json"])
