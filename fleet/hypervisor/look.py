@@ -12,6 +12,8 @@ from fleet.remote.printable import printable
 
 _UUID_LINE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
+_HEADER = re.compile(r"\n?==> [^\n]*/([0-9a-f:.]+)/\w+ <==\n")
+_DRIVER = re.compile(r"/([0-9a-f:.]+)/driver'? -> '?[^\n]*?([^/'\n]+)'?$", re.MULTILINE)
 _CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 
 
@@ -32,17 +34,26 @@ def parse(output: Output, nonce: str, addresses: Sequence[str], machine: str) ->
     boot_id = sections["boot", "-"].body.strip()
     if not _UUID_LINE.fullmatch(boot_id):
         raise HypervisorError(f"{machine}: look: no boot id: {_words(output)}")
-    devices = {address: _device(sections["device", address]) for address in addresses}
     clock = sections["clock", "-"].body.strip()
     if not _CLOCK.fullmatch(clock):
         raise HypervisorError(f"{machine}: look: no clock: {_words(output)}")
+    # without addresses there are no device sections
+    raw = {
+        kind: sections.get(("device", kind), _Section(0, "")).body for kind in ("config", "speed", "width", "driver")
+    }
+    config, speed, width = _config(raw["config"]), _headed(raw["speed"]), _headed(raw["width"])
+    driver = dict(_DRIVER.findall(raw["driver"]))
     return HostView(
         boot_id=boot_id,
         wall=float(clock),
         domains=tuple(_domains(sections, machine, output)),
-        devices={address: state for address, (state, _, _) in devices.items()},
-        drivers={address: driver for address, (_, driver, _) in devices.items()},
-        link={address: link for address, (_, _, link) in devices.items() if link != ("", "")},
+        devices={address: _state(config.get(address, b"")) for address in addresses},
+        drivers={address: printable(driver[address], 40) if address in driver else None for address in addresses},
+        link={
+            address: (printable(speed[address], 40), printable(width[address], 40))
+            for address in addresses
+            if address in speed and address in width
+        },
     )
 
 
@@ -80,17 +91,25 @@ def _listed(section: _Section, machine: str, output: Output) -> list[str]:
     return lines
 
 
-def _device(section: _Section) -> tuple[DeviceState, str | None, tuple[str, str]]:
-    if section.status != 0:
-        return DeviceState.MISSING, None, ("", "")
-    config, driver, speed, width = (printable(part, 40) for part in (*section.body.split("|"), "", "", "")[:4])
-    return _state(config), driver or None, (speed, width)
+def _config(hexadecimal: str) -> dict[str, bytes]:
+    """The first bytes of each device's config space, from `head -v -c 4 ... | od -tx1`."""
+    try:
+        shown = bytes.fromhex(hexadecimal).decode("latin-1")
+    except ValueError:
+        return {}
+    return {address: content.encode("latin-1") for address, content in _headed(shown).items()}
 
 
-def _state(config: str) -> DeviceState:
-    if config == "ffffffff":
+def _headed(text: str) -> dict[str, str]:
+    """By device, what `head -v` printed: "==> PATH <==" above each file, an empty line between two."""
+    pieces = _HEADER.split(text)
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def _state(config: bytes) -> DeviceState:
+    if config == b"\xff\xff\xff\xff":
         return DeviceState.ALL_ONES
-    return DeviceState.ANSWERS if len(config) == 8 else DeviceState.MISSING  # config space that cannot be read
+    return DeviceState.ANSWERS if len(config) == 4 else DeviceState.MISSING  # also: config space that cannot be read
 
 
 def _words(output: Output) -> str:

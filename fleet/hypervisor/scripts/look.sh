@@ -2,6 +2,7 @@
 # the nonce is random and new, so that nothing in a domain's XML can look like one.
 nonce=$1 virsh_limit=$2
 shift 2
+addresses=$*
 need_virsh
 
 section() { # KIND KEY COMMAND...
@@ -13,15 +14,17 @@ section() { # KIND KEY COMMAND...
     return "$status"
 }
 
-first_line() { [ ! -r "$1" ] || { read -r line <"$1" || :; printf '%s' "${line-}"; }; }
-
-device() {
-    dir=$root/sys/bus/pci/devices/$1
-    [ -d "$dir" ] || return 1
-    od -An -tx1 -N4 "$dir/config" 2>/dev/null | tr -d ' \n'
-    driver=$(readlink "$dir/driver")
-    printf '|%s|%s|%s' "${driver##*/}" "$(first_line "$dir/current_link_speed")" "$(first_line "$dir/current_link_width")"
+# One process for each kind of file, not for each of 24 devices. `head` puts "==> PATH <==" above each file that it can open.
+files() { # NAME COMMAND...: COMMAND on that file of each device
+    name=$1
+    shift
+    for address in $addresses; do set -- "$@" "$root/sys/bus/pci/devices/$address/$name"; done
+    "$@" 2>/dev/null
 }
+config() { files config head -v -c 4 | od -An -v -tx1; }
+speed() { files current_link_speed head -v -n 1; }
+width() { files current_link_width head -v -n 1; }
+driver() { files driver stat -c %N; }
 
 section boot - cat "$root/proc/sys/kernel/random/boot_id"
 section clock - date +%s.%N
@@ -35,7 +38,7 @@ for uuid in $uuids; do
 done
 # A domain may go between the list and the questions about it: this list tells gone from not answered.
 [ -z "$unanswered" ] || section again - ask list --all --uuid
-for address in "$@"; do
-    section device "$address" device "$address"
-done
+if [ -n "$addresses" ]; then
+    for kind_of_file in config speed width driver; do section device "$kind_of_file" "$kind_of_file"; done
+fi
 printf '%s end - 0\n' "$nonce"

@@ -9,8 +9,11 @@ if [ -e "$dir/start.lock" ] && ! flock -n -s "$dir/start.lock" true; then
     printf 'held\n\n\n\n\n\n'
     exit 0
 fi
-domain=
-if listed "$uuid"; then domain=$(ask domstate "$uuid" 2>/dev/null); fi
+domain=$(ask domstate "$uuid" 2>/dev/null) || { # gone, or no answer: the list tells
+    domain=
+    listed "$uuid"
+    [ $? -eq 1 ] || fail 6 "virsh does not tell of domain $uuid"
+}
 asked=
 [ ! -e "$dir/domain.xml" ] || asked=yes
 for line in free "$domain" "$(cat "$dir/rc" 2>/dev/null)" "$(cat "$state/closed/$validation" 2>/dev/null)" \

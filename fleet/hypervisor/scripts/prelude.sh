@@ -26,10 +26,8 @@ need_virsh() { command -v virsh >/dev/null 2>&1 || fail 127 'virsh: not found'; 
 # A virsh call can hang for minutes while another domain with many devices starts: libvirt holds that domain's lock.
 ask() { timeout "$virsh_limit" virsh "$@" </dev/null; }
 
-listed() { # UUID: 0 listed, 1 not; ends the script when the list cannot be had
-    all=$(ask list --all --uuid)
-    list_status=$?
-    [ "$list_status" -eq 0 ] || fail 6 "virsh list ended with $list_status"
+listed() { # UUID: 0 listed, 1 not, 2 the list cannot be had
+    all=$(ask list --all --uuid) || return 2
     case "
 $all
 " in

@@ -28,19 +28,22 @@ if [ -e "$dir/start.lock" ]; then
 fi
 busy() { [ -z "$pending" ] || fail 5 'the start is still at work on the host; the validation is closed to it'; }
 
-all=$(ask list --all --uuid)
-list_status=$?
-[ "$list_status" -eq 0 ] || { busy; fail 6 "virsh list ended with $list_status"; }
-if listed "$uuid"; then
+gone() {
+    listed "$uuid"
+    case $? in
+        0) return 1 ;;
+        1) return 0 ;;
+    esac
+    busy
+    fail 6 'virsh does not list the domains'
+}
+
+if ! gone; then
     if ours "$uuid" "$validation"; then
-        said=$(ask destroy "$uuid" 2>&1) || :
-        if listed "$uuid"; then
-            busy
-            fail 6 "virsh destroy: $said"
-        fi
-    elif listed "$uuid"; then # else it went while we asked
-        busy
-        fail 4 "domain $uuid is not of validation $validation: its metadata does not say so"
+        said=$(ask destroy "$uuid" 2>&1)
+        gone || { busy && fail 6 "virsh destroy: $said"; }
+    else # or it went while we asked
+        gone || { busy && fail 4 "domain $uuid is not of validation $validation: its metadata does not say so"; }
     fi
 fi
 busy
