@@ -51,7 +51,8 @@ def _decide(
     if failed and not record.playbook.plan.run_all:
         work.guard()
         guest.stop(Deadline.after(world.policy.call_deadline_s))
-        return Next("collect", f"{failed[0]} failed, which ends the run")
+        why = f"{failed[0]} failed, which ends the run"
+        return Next("collect", why, data={"ended_by": why})
     if work.run.in_phase_s > record.playbook.guest_deadline_s(record.machine):
         return ended_early(record, "checks", "the checks took longer than all their deadlines together")
     running = [n for n, c in poll.state.checks.items() if c.state == "running"]

@@ -68,9 +68,15 @@ def judge_check(
 
 
 def judge_all(
-    rows: Sequence[MeasurementRow], evidence: EvidenceFolder, playbook: Playbook, machine: Machine, since: float
+    rows: Sequence[MeasurementRow],
+    evidence: EvidenceFolder,
+    playbook: Playbook,
+    machine: Machine,
+    since: float,
+    ended_by: str | None = None,
 ) -> dict[str, CheckResult]:
-    """Every check of the plan, in its order. The kernel log is judged also when the plan does not name it and something
+    """Every check of the plan, in its order; one without a measurement says what ended the run (`ended_by`) before its turn
+    came. The kernel log is judged also when the plan does not name it and something
     could not be run: a guest that hung is no evidence, but what its console says may be."""
     by_check: dict[str, list[Measurement]] = {}
     results: dict[str, CheckResult] = {}
@@ -82,6 +88,8 @@ def judge_all(
             by_check.setdefault(check_of(row.name), []).append(measurement)
     for name in playbook.plan.names:
         results[name] = judge_check(name, by_check.get(name, []), playbook, machine, since)
+        if ended_by is not None and name not in by_check and results[name].outcome is Outcome.NOT_RUN:
+            results[name] = conclude(name, [not_run("not_reached", f"its turn did not come: {ended_by}")])
     gap = any(r.outcome is Outcome.NOT_RUN for r in results.values())
     if gap and "kernel_log" not in results and playbook.sku is not None and "kernel_log" in by_check:
         results["kernel_log"] = judge_check("kernel_log", by_check["kernel_log"], playbook, machine, since)

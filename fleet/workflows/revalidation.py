@@ -119,7 +119,7 @@ def _preflight(world: World, work: Work, record: Record) -> Next:
     if bad := host_evidence.not_answering(machine, view):
         keep_look = keep(world, record, "host_inventory", "host_inventory", text)
         why = f"{len(bad)} devices do not answer on the host"
-        return Next("settle", why, data={**data, "placed": False}, within=keep_look)
+        return Next("settle", why, data={**data, "placed": False, "ended_by": why}, within=keep_look)
     if record.vm is None:
         vm = world.make_test_vm(record.id, machine)
         store_look = keep(world, record, "host_inventory", "host_inventory", text)

@@ -27,7 +27,8 @@ def settle_now(world: World, work: Work, record: Record) -> tuple[Decision, Call
         rows = validations.measurements(session, record.id)
         needed = _needed_by_tickets(tickets.open_of(session, record.machine.name), before=work.run.created_at)
         proven = validations.is_proven(session, record.machine.sku, record.playbook.digest(record.image))
-    results = judging.judge_all(rows, world.evidence, record.playbook, record.machine, record.since)
+    ended_by = record.data.get("aborted") or record.data.get("ended_by")
+    results = judging.judge_all(rows, world.evidence, record.playbook, record.machine, record.since, ended_by)
     enforced = record.playbook.enforced | set(judging.HOST_CHECKS) | ({"kernel_log"} - set(record.playbook.plan.names))
     decision = decide(
         results, enforced, world.policy.minimum_checks, also_needed=needed, aborted=record.data.get("aborted")
