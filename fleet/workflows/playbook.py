@@ -11,7 +11,8 @@ from typing import Any
 import validators
 from fleet.core.errors import InvalidInput
 from fleet.core.model import Machine
-from playbooks.loader import Library, PlaybookError
+from playbooks.errors import PlaybookError
+from playbooks.loader import Library
 from playbooks.schema import Plan
 from validators.base import Check, Subject
 from validators.sku import Sku
