@@ -12,7 +12,10 @@ fi
 domain=$(ask domstate "$uuid" 2>/dev/null) || { # gone, or no answer: the list tells
     domain=
     listed "$uuid"
-    [ $? -eq 1 ] || fail 6 "virsh does not tell of domain $uuid"
+    case $? in
+        0) fail 5 "virsh does not tell of domain $uuid yet" ;;
+        2) no_list ;;
+    esac
 }
 asked=
 [ ! -e "$dir/domain.xml" ] || asked=yes

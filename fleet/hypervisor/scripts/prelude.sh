@@ -27,7 +27,9 @@ need_virsh() { command -v virsh >/dev/null 2>&1 || fail 127 'virsh: not found'; 
 ask() { timeout "$virsh_limit" virsh "$@" </dev/null; }
 
 listed() { # UUID: 0 listed, 1 not, 2 the list cannot be had
-    all=$(ask list --all --uuid) || return 2
+    all=$(ask list --all --uuid)
+    list_status=$?
+    [ "$list_status" -eq 0 ] || return 2
     case "
 $all
 " in
@@ -36,6 +38,11 @@ $1
 "*) return 0 ;;
     esac
     return 1
+}
+
+no_list() { # after `listed` said 2
+    [ "$list_status" -ne 124 ] || fail 5 'virsh does not answer: libvirt is still at an earlier act'
+    fail 6 'virsh does not list the domains'
 }
 
 # libvirt itself looks up the element by our namespace, so that no text, comment or CDATA in a foreign domain can pose as it.

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from fleet.core.errors import HypervisorError, InvalidInput
+from fleet.core.clock import Deadline
+from fleet.core.errors import HypervisorBusy, HypervisorError, InvalidInput
 from fleet.core.model import Fence, TestVm
 from fleet.hypervisor.base import Placement, PlacementView
 from fleet.hypervisor.libvirt import Libvirt
@@ -115,6 +116,17 @@ def test_a_domain_that_does_not_end_is_an_error(host: Host, vm: TestVm) -> None:
     host.tell("unkillable")
     with pytest.raises(HypervisorError, match="virsh destroy: Domain"):
         host.libvirt.tear_down(vm, FENCE, soon())
+
+
+@pytest.mark.parametrize("verb", ["destroy", "list"])
+def test_a_destroy_that_takes_its_time_is_busy(host: Host, vm: TestVm, verb: str) -> None:
+    placed(host, vm)
+    host.tell(f"gate-{verb}")
+    with pytest.raises(HypervisorBusy):
+        host.libvirt.tear_down(vm, FENCE, Deadline.after(5))
+    host.unsay(f"gate-{verb}")
+    host.libvirt.tear_down(vm, FENCE, soon())
+    assert host.domains == set()
 
 
 def test_a_state_directory_that_cannot_be_written_is_an_error(host: Host, vm: TestVm) -> None:
