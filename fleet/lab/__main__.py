@@ -2,10 +2,15 @@
 
 import argparse
 import asyncio
+import contextlib
 import fcntl
+import functools
 import logging
+import os
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from fleet.lab.places import Places
@@ -40,19 +45,19 @@ async def _run(rack: Rack) -> int:
         loop.add_signal_handler(which, ending.set)
     await rack.start()
     print("ready", flush=True)
-    watching = asyncio.create_task(_end_of_input(ending))
+    end = functools.partial(loop.call_soon_threadsafe, ending.set)
+    threading.Thread(target=_read_to_the_end, args=(end,), daemon=True, name="stdin").start()
     await ending.wait()
-    watching.cancel()
     await rack.stop()
     return 0
 
 
-async def _end_of_input(ending: asyncio.Event) -> None:
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while await reader.read(1024):
+def _read_to_the_end(then: Callable[[], object]) -> None:
+    """In a thread: standard input may be a file or /dev/null, which the loop cannot wait for."""
+    while os.read(sys.stdin.fileno(), 1024):
         pass
-    ending.set()
+    with contextlib.suppress(RuntimeError):  # the loop has ended for another reason
+        then()
 
 
 if __name__ == "__main__":
