@@ -10,11 +10,11 @@ from fleet.remote.base import Shell
 
 
 class Placement(StrEnum):
-    ABSENT = "absent"  # never asked for, or forgotten after teardown
+    ABSENT = "absent"  # never asked for on this host
     STARTING = "starting"  # the detached start is still at work on the host
     RUNNING = "running"
     FAILED = "failed"  # the start ended and there is no domain; see reason
-    FENCED = "fenced"  # a newer fence closed this validation: the start was refused on the host
+    FENCED = "fenced"  # closed by a teardown, or refused for a newer fence: it will not start any more
     STOPPED = "stopped"  # it ran, and is no longer there (crashed, or destroyed by somebody)
 
 
@@ -36,7 +36,8 @@ class Hypervisor(Protocol):
 
     def tear_down(self, vm: TestVm, fence: Fence, deadline: Deadline) -> None:
         """Close the fence, then destroy the domain if it is there and ours, and remove its files (the console stays
-        until `forget`). Idempotent. Never touches a domain without our metadata."""
+        until `forget`). Idempotent. Never touches a domain without our metadata. Raises HypervisorBusy while a start
+        or a destroy is still at work on the host: call again, the VM is gone only when this returns."""
 
     def forget(self, vm: TestVm, deadline: Deadline) -> None:
         """Remove what is left of the validation on the host (console included), keep the fence."""

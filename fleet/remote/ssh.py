@@ -127,10 +127,10 @@ class SshPool:
         try:
             if line.connection and line.connection.usable:
                 return line.connection
-            if (
-                line.attempts > asked_at and line.failure
-            ):  # another thread's attempt ended while we waited: it is our answer too
+            if line.failure and line.attempts > asked_at:  # another thread's, while we waited: our answer too
                 raise type(line.failure)(*line.failure.args)
+            if line.connection:
+                line.connection.retire()  # gives back the tunnel that it went through
             try:
                 line.connection = self._connect(route, deadline)
             except FleetError as exc:

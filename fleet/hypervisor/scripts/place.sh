@@ -14,7 +14,8 @@ need_virsh
 
 refuse_closed() { [ ! -e "$state/closed/$validation" ] || fail 3 "closed by run and epoch $(cat "$state/closed/$validation")"; }
 
-mkdir -p "$state/closed" && chmod 711 "$state" || fail 6 "cannot write to $state"
+# 711: QEMU runs as a user of its own, and has to get to the files that libvirt gives it
+[ -d "$state/closed" ] || { mkdir -p "$state/closed" && chmod 711 "$state"; } || fail 6 "cannot write to $state"
 refuse_closed
 mkdir -p "$dir" && chmod 711 "$dir" || fail 6 "cannot write to $dir"
 

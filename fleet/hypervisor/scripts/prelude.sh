@@ -24,7 +24,7 @@ esac
 need_virsh() { command -v virsh >/dev/null 2>&1 || fail 127 'virsh: not found'; }
 
 # A virsh call can hang for minutes while another domain with many devices starts: libvirt holds that domain's lock.
-ask() { timeout "$virsh_limit" virsh "$@" </dev/null; }
+ask() { timeout -k 2 "$virsh_limit" virsh "$@" </dev/null; }
 
 listed() { # UUID: 0 listed, 1 not, 2 the list cannot be had
     all=$(ask list --all --uuid)

@@ -200,6 +200,21 @@ def test_a_guest_is_found_again_when_the_hosts_connection_broke(server: Sshd, po
         assert (server.logins, guest.logins) == (2, 2)
 
 
+def test_a_guest_that_went_away_does_not_keep_its_hosts_connection(server: Sshd, tmp_path: Path) -> None:
+    clock = TurnedClock()
+    pool = SshPool(clock=clock, idle_s=60)
+    (tmp_path / "guest").mkdir()
+    with sshd.running(tmp_path / "guest") as guest:
+        shell = through(pool, server.target(), guest)
+        end_connection(shell)
+        shell.run("true", soon())
+        shell.close()
+    clock.forward += 61
+    pool.shell(server.target()).run("true", soon())
+    assert server.logins == 2
+    pool.close()
+
+
 def test_a_host_that_is_not_there_makes_its_guest_unreachable(server: Sshd, pool: SshPool) -> None:
     with pytest.raises(Unreachable):
         through(pool, server.target(port=free_port()), server).run("true", soon())
