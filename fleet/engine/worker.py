@@ -138,8 +138,6 @@ class Worker:
         if run.attempts + 1 >= phase.max_attempts and not isinstance(exc, StoreBusy):
             try:
                 return save(self.db, workflow, run, workflow.give_up(work, exc), self.lease_s)
-            except LeaseLost:
-                raise
             except Exception as unable:  # giving up looks at the world and writes: it can fail like any handler
                 log.warning("worker.give_up", run=run.id, phase=run.phase, error=str(unable))
                 exc = unable

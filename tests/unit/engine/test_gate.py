@@ -39,7 +39,8 @@ def test_racks_and_power_feeds_have_their_own_room(db: Database) -> None:
 def test_machines_without_a_rack_are_not_a_rack(db: Database) -> None:
     for n in range(4):
         add(db, f"m{n}", "wait", due=n - 10)
-    assert taken(db, per_rack=1, per_power_feed=1) == ["m0", "m1", "m2", "m3"]
+    add(db, "m4", "wait", rack="r1", power_feed="a")
+    assert taken(db, per_rack=1, per_power_feed=1) == ["m0", "m1", "m2", "m3", "m4"]
 
 
 def test_a_full_rack_does_not_hold_up_the_next(db: Database) -> None:
