@@ -6,4 +6,4 @@ from pathlib import Path
 
 for script in sorted(Path(__file__).parent.glob("bench_*.py")):
     print(f"== {script.stem}", flush=True)
-    subprocess.run([sys.executable, str(script)], check=True)
+    subprocess.run([sys.executable, "-m", f"tests.bench.{script.stem}"], check=True)
