@@ -3,6 +3,7 @@
 nonce=$1 virsh_limit=$2
 shift 2
 addresses=$*
+root=${FLEET_ROOT:-}
 need_virsh
 
 section() { # KIND KEY COMMAND...

@@ -6,7 +6,7 @@ umask 022
 # libvirt of its own, with no domains in it.
 export LC_ALL=C LIBVIRT_DEFAULT_URI="${LIBVIRT_DEFAULT_URI:-qemu:///system}"
 state=${FLEET_STATE:-/var/lib/fleet}
-root=${FLEET_ROOT:-}
+virsh_limit=60 # seconds; most scripts are told
 metadata_uri=https://fleet-revalidation.invalid/domain/1
 
 fail() { # STATUS WORDS...

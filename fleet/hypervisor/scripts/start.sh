@@ -1,6 +1,5 @@
 # VALIDATION UUID RUN LIMIT   Detached by place.sh, with start.lock open as file 8; its words go to place.log.
 validation=$1 uuid=$2 run=$3 limit=$4
-virsh_limit=60
 dir=$state/$validation
 
 finish() { # what placement.sh reads
