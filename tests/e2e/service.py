@@ -58,6 +58,7 @@ def _settings(site: Site) -> dict[str, Any]:
             "flavor": asdict(site.flavor),
             "template_directory": str(site.template_dir),
         },
+        "evidence": {"output_limit_mib": 1},  # SSH encrypts slowly in there
         "playbooks": {"directories": [str(HERE / "site/playbooks")]},
         "site": {"mode": "enforce"},
     }

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 def test_abort_restores_the_machine(service: RealService, host: Host, phase: str) -> None:
     host.show(hardware(gpu_burn=recording("gpu-burn/a100x8-ok-cr-progress.txt", seconds=120)))
     service.add("e2e-02", "available")
-    validation = service.validate("e2e-02", "e2e")
+    validation = service.validate("e2e-02", "burn")
     service.reached(validation, phase)
     service.post(f"/v1/validations/{validation}/abort", {"reason": "the rack is needed"})
     seen = service.verdict(validation)
@@ -27,7 +27,7 @@ def test_abort_restores_the_machine(service: RealService, host: Host, phase: str
 def test_missing_tool_aborts_and_says_so(service: RealService, host: Host) -> None:
     host.show(hardware(gpu_burn=None))
     service.add("e2e-03", "vacated")
-    seen = service.verdict(service.validate("e2e-03", "e2e"))
+    seen = service.verdict(service.validate("e2e-03", "burn"))
     assert seen["verdict"] == "aborted"
     assert "gpu_burn" in seen["reason"]
     assert service.machine("e2e-03")["state"] == "vacated"

@@ -6,7 +6,8 @@ have, is described by the host in QEMU's firmware configuration (`opt/fleet-hard
 
     {"gpus": [{"uuid": "GPU-...", "bus": "0000:05:00.0", ...}],    the stand-in NVML library's state, key=value
      "rails": ["52:54:00:00:01:01"],                               MAC addresses, one soft-RoCE device each
-     "tools": {"gpu_burn": {"prints": "...", "seconds": 2, "status": 0}}}      replayed recordings
+     "tools": {"gpu_burn": {"prints": "...", "seconds": 2, "status": 0},       a replayed recording
+               "other": {"script": "#!/bin/sh ..."}}}
 """
 
 import json
@@ -73,15 +74,18 @@ def make_rails(macs: "list[str]") -> None:
 
 
 def make_tools(tools: "dict[str, dict[str, object]]") -> None:
+    folder = Path("/usr/local/bin")
+    folder.mkdir(parents=True, exist_ok=True)
     for name, tool in tools.items():
-        text = Path("/opt") / name
-        data = str(tool["prints"]).encode()
-        text.write_bytes(data)
-        half = len(data) // 2
-        program = Path("/usr/local/bin") / name
-        program.parent.mkdir(parents=True, exist_ok=True)
-        program.write_text(REPLAY.format(half=half, rest=half + 1, text=text, **tool))
-        program.chmod(0o755)
+        (folder / name).write_text(str(tool["script"]) if "script" in tool else replay(name, **tool))
+        (folder / name).chmod(0o755)
+
+
+def replay(name: str, prints: str, seconds: float, status: int) -> str:
+    text = Path("/opt") / name
+    text.write_text(prints)
+    half = len(prints.encode()) // 2
+    return REPLAY.format(half=half, rest=half + 1, text=text, seconds=seconds, status=status)
 
 
 bring_up_network(take_identity())
