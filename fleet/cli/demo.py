@@ -30,6 +30,7 @@ class Story:
     kind: str  # of the event that vacates it
     fault: str | None
     title: str
+    retried: bool = True  # an abort is not its end: the service tries again by itself
 
     @property
     def told(self) -> str:
@@ -40,7 +41,7 @@ class Story:
 STORIES = (
     Story("lab-02", "tenant-2", "instance.migrated", None, "which is healthy"),
     Story("lab-03", "tenant-3", "instance.removed", "faulty-gpu", "which has a faulty GPU"),
-    Story("lab-04", "tenant-4", "instance.migrated", "vm-not-placed", "where no VM can be placed"),
+    Story("lab-04", "tenant-4", "instance.migrated", "vm-not-placed", "where no VM can be placed", retried=False),
 )
 MACHINES = 4
 """lab-01 keeps its tenant."""
@@ -93,16 +94,19 @@ def begin(client: Client) -> None:
 
 
 def watch(client: Client) -> dict[str, Validation]:
-    """Show the three machines until each has a verdict; their first validations, by machine."""
-    ends = time.monotonic() + _LONG_S
+    """Show the three machines until each has its verdict; the validations that tell it, by machine."""
+    ends, told = time.monotonic() + _LONG_S, set[str]()
     with _screen() as show:
         while True:
-            found = {story.machine: v for story in STORIES if (v := _first(client, story)) is not None}
+            found = {story.machine: v for story in STORIES if (v := _validation(client, story)) is not None}
             machines = {story.machine: client.get(f"/v1/machines/{story.machine}") for story in STORIES}
             show(machines, found)
-            waiting = [story.machine for story in STORIES if found.get(story.machine, {}).get("verdict") is None]
+            waiting = [s.machine for s in STORIES if not _is_over(s, machines[s.machine], found.get(s.machine))]
             if not waiting:
                 return found
+            for again in {name for name in waiting if found.get(name, {}).get("verdict")} - told:
+                told.add(again)
+                say(f"{again}  was cut short; it is validated again by itself, in a minute")
             if time.monotonic() > ends:
                 complain(f"No verdict yet for {', '.join(waiting)}: `fleet validation list` shows how far they are.")
                 return found
@@ -146,14 +150,22 @@ def hints(client: Client, service: "Service") -> None:
 def _begun(client: Client, story: Story) -> bool:
     """Has its tenant left already? Then the machine is on its way, or has been."""
     gone = (client.get(f"/v1/machines/{story.machine}").get("vacated_because") or {}).get("instance")
-    return gone == story.instance or _first(client, story) is not None
+    return gone == story.instance or _validation(client, story) is not None
 
 
-def _first(client: Client, story: Story) -> Validation | None:
-    """The validation that its departure started; later ones (retries, by hand) are no part of the story."""
+def _validation(client: Client, story: Story) -> Validation | None:
+    """The one that tells the story: the first after its departure, or where an abort is tried again, the newest."""
     found = client.rows("/v1/validations", {"machine": story.machine})["items"]
     started = [v for v in found if v["trigger"] == "vacated"]
-    return started[-1] if started else None
+    return started[0 if story.retried else -1] if started else None
+
+
+def _is_over(story: Story, machine: Mapping[str, Any], validation: Validation | None) -> bool:
+    """An end of the service in the middle of a check aborts it; the machine waits, vacated, for another try."""
+    if validation is None or validation.get("verdict") is None:
+        return False
+    again = story.retried and validation["verdict"] == "aborted" and machine["state"] in ("vacated", "validating")
+    return not again
 
 
 def _report(client: Client, story: Story, kind: str, id_: str) -> None:
@@ -175,19 +187,18 @@ class _Report:
     """Elsewhere: a line for each change, and for what had ended before, the verdict alone."""
 
     def __init__(self) -> None:
-        self._lines = {story.machine: Lines(sys.stdout, f"{story.machine}  ") for story in STORIES}
-        self._running: set[str] = set()
+        self._running: dict[str, Lines] = {}
         self._ended: set[str] = set()
 
     def __call__(self, machines: Mapping[str, Any], found: Mapping[str, Validation]) -> None:
         for name, validation in found.items():
-            ended = validation.get("verdict") is not None
+            id_, ended = str(validation["id"]), validation.get("verdict") is not None
             if not ended:
-                self._running.add(name)
-            if name in self._running:
-                self._lines[name](validation)
-            if ended and name not in self._ended:
-                self._ended.add(name)
+                self._running.setdefault(id_, Lines(sys.stdout, f"{name}  "))
+            if id_ in self._running:
+                self._running[id_](validation)
+            if ended and id_ not in self._ended:
+                self._ended.add(id_)
                 say(f"{name}  {validation['verdict']}: {validation.get('reason')}")
 
 

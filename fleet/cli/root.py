@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -144,6 +143,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.DONE
     except Exception as exc:
+        import traceback  # 20 ms that only a fault is worth
+
         traceback.print_exc()
         complain(f"fleet: this is a fault of the program: {type(exc).__name__}: {exc}")
         return Exit.INTERNAL

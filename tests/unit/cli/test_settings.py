@@ -106,3 +106,10 @@ def test_a_file_that_cannot_be_used_is_named(config, tmp_path, name, said):
     config("", "fleet.ini")
     with pytest.raises(InvalidInput, match=said):
         load(tmp_path / name)
+
+
+def test_the_settings_in_the_readme_are_settings(config):
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    example = next(block for block in readme.split("```") if block.startswith("yaml\n   database:"))
+    settings = load(config(example.removeprefix("yaml\n")))
+    assert (settings.hypervisor.flavor.vcpus, settings.site.mode) == (96, "observe")
