@@ -60,7 +60,8 @@ class ValidationSettings(Section):
     departure_poll_s: PositiveFloat = 5
     abort_retries_s: tuple[PositiveFloat, ...] = Field(default=(60, 300, 900), max_length=10)
     call_deadline_s: PositiveFloat = Field(default=10, le=10)  # an engine lease is 20 s: a call must end well within it
-    poll_s: PositiveFloat = 1
+    host_look_s: PositiveFloat = 30
+    sweep_s: PositiveFloat = 300
 
 
 class FlavorSettings(Section):

@@ -29,7 +29,8 @@ LAB_RULES: Mapping[str, Any] = {
         "device_return_s": 5,
         "departure_deadline_s": 60,
         "departure_poll_s": 1,
-        "poll_s": 0.25,
+        "host_look_s": 3,
+        "sweep_s": 20,
     },
     "site": {"mode": "enforce"},
 }

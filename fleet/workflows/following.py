@@ -7,14 +7,14 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
-from fleet.core.errors import RemoteError
+from fleet.core.errors import FleetError, RemoteError
 from fleet.engine.workflow import Next, Work
 from fleet.hypervisor.base import Placement
 from fleet.store import validations
 from fleet.workflows import judging
 from fleet.workflows.guest import GuestError, GuestPoll, GuestRun
 from fleet.workflows.playbook import check_of
-from fleet.workflows.record import Record, ended_early, in_order, keep
+from fleet.workflows.record import Record, ended_early, in_order, keep, tenant_on
 from fleet.workflows.world import World
 from validators import CHECKS
 from validators.base import Ended, Outcome
@@ -23,6 +23,9 @@ _LOOK_AT_LEAST_S, _LOOK_AT_MOST_S = 0.4, 2.0
 
 
 def checks(world: World, work: Work, record: Record) -> Next:
+    looked_at = float(record.data.get("looked_at", work.run.phase_since))
+    if work.run.now - looked_at > world.policy.host_look_s:
+        return _look_at_host(world, work, record)
     with world.db.read() as session:
         known = {m.name for m in validations.measurements(session, record.id)}
     guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
@@ -39,6 +42,18 @@ def checks(world: World, work: Work, record: Record) -> Next:
     writes.append(lambda session: _note(session, record, progress))
     then = _decide(world, work, record, poll, progress, guest)
     return Next(then.phase, then.why, then.after_s, {"silent_since": None, **then.data}, in_order(*writes))
+
+
+def _look_at_host(world: World, work: Work, record: Record) -> Next:
+    """Reality wins: whoever placed a tenant here meanwhile gets the machine, and the test VM goes."""
+    data = {"looked_at": work.run.now}
+    try:
+        view = world.hypervisor.look(record.machine, Deadline.after(world.policy.call_deadline_s))
+    except FleetError as exc:  # the checks go on in the guest; whether that is silent is decided there
+        return Next("checks", f"the host cannot be looked at: {exc}", data=data)
+    if view.tenants:
+        return ended_early(record, "checks", *tenant_on(view))
+    return Next("checks", "only the test VM is on the host", data=data)
 
 
 def _decide(

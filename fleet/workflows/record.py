@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fleet.core.errors import FleetError
-from fleet.core.model import Fence, Machine, TestVm
+from fleet.core.model import Fence, HostView, Machine, TestVm
 from fleet.engine.workflow import Next, Work
 from fleet.store import machines, validations
 from fleet.store.tables import ValidationRow
@@ -87,6 +87,12 @@ def ended_early(
     placed = record.vm is not None and (phase != "preflight")
     more = {"aborted": reason, "aborted_by": by, "placed": placed, **(data or {})}
     return Next("collect" if placed else "settle", reason, data=more)
+
+
+def tenant_on(view: HostView) -> tuple[str, dict[str, Any]]:
+    """Reason and data of a validation that ends because somebody else's domain is on the host."""
+    names = ", ".join(d.name for d in view.tenants)
+    return f"tenant domain on the host: {names}", {"tenants": [[d.uuid, d.name] for d in view.tenants]}
 
 
 def keep(

@@ -7,19 +7,18 @@ cleaned up, whatever was measured is judged. The handlers up to `checks` are her
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
 from fleet.core.errors import FleetError, RemoteError
-from fleet.core.model import HostView, TestVm
+from fleet.core.model import TestVm
 from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.hypervisor.base import Placement
 from fleet.store import validations
 from fleet.workflows import begin, closing, following, host_evidence
 from fleet.workflows.guest import GuestError, GuestRun
-from fleet.workflows.record import Record, ended_early, fence, keep
+from fleet.workflows.record import Record, ended_early, fence, keep, tenant_on
 from fleet.workflows.world import World
 
 _SOON_S = 0.15  # between two looks at something that takes about a second
@@ -103,7 +102,7 @@ def _preflight(world: World, work: Work, record: Record) -> Next:
     machine = record.machine
     view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
     if view.tenants:
-        return ended_early(record, "preflight", *_tenant(view))
+        return ended_early(record, "preflight", *tenant_on(view))
     if stale := [d for d in view.domains if d.validation not in (None, record.id)]:
         with world.db.read() as session:
             live = validations.live_ids(session)
@@ -116,7 +115,12 @@ def _preflight(world: World, work: Work, record: Record) -> Next:
         return Next("preflight", "removed a test VM that no live validation owns", _SOON_S)
     data = {"since": view.wall, "boot_id": view.boot_id}
     text = host_evidence.as_text(machine, view, "before the test VM")
-    if bad := host_evidence.not_answering(machine, view):
+    bad = host_evidence.not_answering(machine, view)
+    if (
+        bad and work.run.in_phase_s < world.policy.device_return_s
+    ):  # the last VM's functions may still be in their reset
+        return Next("preflight", f"{len(bad)} devices do not answer yet", _SOON_S * 4)
+    if bad:
         keep_look = keep(world, record, "host_inventory", "host_inventory", text)
         why = f"{len(bad)} devices do not answer on the host"
         return Next("settle", why, data={**data, "placed": False, "ended_by": why}, within=keep_look)
@@ -179,11 +183,6 @@ def _vm_gone(world: World, vm: TestVm) -> str | None:
     if seen.placement is Placement.RUNNING:
         return None
     return f"the test VM ended before it could be reached ({seen.placement}): {seen.reason}".rstrip(": ")
-
-
-def _tenant(view: HostView) -> tuple[str, dict[str, Any]]:
-    names = ", ".join(d.name for d in view.tenants)
-    return f"tenant domain on the host: {names}", {"tenants": [[d.uuid, d.name] for d in view.tenants]}
 
 
 def _pace(work: Work) -> float:

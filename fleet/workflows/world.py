@@ -27,7 +27,7 @@ class Policy:
     departure_poll_s: float = 5.0
     abort_retries_s: tuple[float, ...] = (60.0, 300.0, 900.0)  # waits before automatic retries of a vacated machine
     call_deadline_s: float = 10.0  # one command over SSH
-    poll_s: float = 1.0  # following the runner
+    host_look_s: float = 30.0  # how often, while checks run, the host is looked at for a tenant's domain
     output_limit_bytes: int = 32 << 20
     log_limit_bytes: int = 1 << 20
     sweep_s: float = 300.0  # the reaper's round over all hosts

@@ -47,7 +47,6 @@ def _settings(site: Site) -> dict[str, Any]:
             "teardown_deadline_s": LONG_S,
             "device_return_s": 5,
             "departure_poll_s": 0.5,
-            "poll_s": 0.3,
         },
         "hypervisor": {
             "image": site.image.path,
