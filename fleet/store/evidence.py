@@ -45,6 +45,6 @@ class EvidenceFolder:
 
     def _path(self, *parts: str) -> Path:
         for part in parts:
-            if not _NAME.match(part):
+            if not _NAME.fullmatch(part):
                 raise InvalidInput(f"{part!r} is not a name of evidence: letters, digits, dot, dash and underscore")
         return self.root.joinpath(*parts)
