@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
-from fleet.core.errors import FleetError, RemoteError
+from fleet.core.errors import FleetError, HypervisorBusy, RemoteError
 from fleet.core.model import TestVm
 from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.hypervisor.base import Placement
@@ -22,6 +22,7 @@ from fleet.workflows.record import Record, ended_early, fence, keep, tenant_on
 from fleet.workflows.world import World
 
 _SOON_S = 0.15  # between two looks at something that takes about a second
+_PROBE_S = 3.0  # for a guest that accepts connections before its SSH is up
 _LOOK_S = 2.0  # between two looks at something that takes minutes
 
 
@@ -52,7 +53,12 @@ def workflow(world: World) -> Workflow:
 
 def _bound(world: World, handler: Callable[[World, Work, Record], Next]) -> Callable[[Work], Next]:
     def step(work: Work) -> Next:
-        return recorded(work, handler(world, work, Record.load(world, work)))
+        try:
+            return recorded(work, handler(world, work, Record.load(world, work)))
+        except HypervisorBusy as exc:  # eight GPUs take longer to start or to go than one call may wait: no error yet
+            if work.run.in_phase_s > world.policy.teardown_deadline_s:
+                raise
+            return Next(work.run.phase, str(exc), _SOON_S * 4)
 
     return step
 
@@ -157,7 +163,7 @@ def _boot(world: World, work: Work, record: Record) -> Next:
     vm, policy = record.test_vm, world.policy
     guest = GuestRun(world.hypervisor.guest(vm), record.id)
     try:
-        boot_id = guest.boot_id(Deadline.after(policy.call_deadline_s))
+        boot_id = guest.boot_id(Deadline.after(min(_PROBE_S, policy.call_deadline_s)))
     except RemoteError as exc:
         if work.run.in_phase_s > policy.boot_deadline_s:
             return ended_early(record, "boot", f"the test VM did not boot within {policy.boot_deadline_s:.0f} s: {exc}")
