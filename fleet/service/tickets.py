@@ -41,7 +41,7 @@ def show(session: Session, id_: str) -> Json:
 def fixed(session: Session, permit: Permit, id_: str, order: Fix) -> Answer:
     """The work is done, says a person; only a pass says so for the pool. When it was the last open ticket of a failed
     machine, that one is on its way to a validation; one that runs now is followed by another."""
-    row = tickets.get(session, id_)
+    row = tickets.get(session, id_, lock=True)
     if row.state in ("fixed", "closed"):
         raise Refused(f"ticket {id_} is {row.state} already, since {stamp(row.updated_at)}")
     by = permit.actor.by

@@ -11,20 +11,22 @@ from fleet.store.database import db_now
 from fleet.store.tables import TicketRow
 
 
-def get(session: Session, id_: str) -> TicketRow:
-    """Raises NotFound."""
-    row = session.get(TicketRow, id_)
+def get(session: Session, id_: str, *, lock: bool = False) -> TicketRow:
+    """`lock`: keep it from being changed by others until the transaction ends. Raises NotFound."""
+    row = session.get(TicketRow, id_, with_for_update=lock or None)
     if row is None:
         raise NotFound(f"there is no ticket {id_!r}; `fleet ticket list` shows all")
     return row
 
 
 def open_of(session: Session, machine: str) -> Sequence[TicketRow]:
-    """Everything not closed, oldest first: what keeps the machine out."""
+    """Everything not closed, oldest first: what keeps the machine out. Locked until the transaction ends: a repair that is
+    reported while a verdict is settled is seen by the verdict, or sees it."""
     return session.scalars(
         sa.select(TicketRow)
         .where(TicketRow.machine == machine, TicketRow.closed_at.is_(None))
         .order_by(TicketRow.created_at)
+        .with_for_update()
     ).all()
 
 

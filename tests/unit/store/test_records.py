@@ -1,5 +1,8 @@
 """Tickets, attention and the records of a validation: repeated writing changes nothing, one of a kind is open."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -62,6 +65,31 @@ def test_a_ticket_that_fails_after_its_repair_is_reopened_and_a_closed_one_stays
         session.flush()
         assert tickets.open_of(session, "m1") == []
         assert file(session).id != first.id
+
+
+def test_a_repair_reported_while_a_verdict_is_settled_sees_it(db: Database, vacated: Machine) -> None:
+    with db.begin() as session:
+        id_ = file(session).id
+    asking = threading.Event()
+
+    def report() -> str:
+        with db.begin() as session:
+            asking.set()
+            row = tickets.get(session, id_, lock=True)
+            seen = row.title
+            tickets.mark_fixed(session, row, "bob", "replaced GPU 3")
+            return seen
+
+    with ThreadPoolExecutor(1) as pool:
+        with db.begin() as session:
+            tickets.open_of(session, "m1")
+            reported = pool.submit(report)
+            if not db.is_sqlite:  # there the other does not even begin
+                assert asking.wait(20)
+            file(session, title="failed again")
+        assert reported.result() == "failed again"
+    with db.read() as session:
+        assert [entry["what"] for entry in tickets.get(session, id_).history] == ["opened", "failed again", "fixed"]
 
 
 def test_the_database_itself_refuses_a_second_open_ticket(db: Database, vacated: Machine) -> None:
