@@ -129,6 +129,11 @@ class Stage:
         with self.db.read() as session:
             return validations.get(session, validation)
 
+    def next_steps(self, machine: str) -> str:
+        """What its open attention records tell a person to do."""
+        with self.db.read() as session:
+            return "; ".join(row.next_step for row in attention.listed(session, machine=machine).rows)
+
     def progress(self, validation: str) -> dict[str, Any]:
         return dict(self._row(validation).progress)
 
