@@ -1,6 +1,7 @@
 """The way out of every validation: collect the logs, take the test VM down and see the devices back, settle."""
 
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -10,7 +11,7 @@ from fleet.engine.workflow import Next, Work
 from fleet.store import attention
 from fleet.workflows import host_evidence
 from fleet.workflows.guest import GuestRun
-from fleet.workflows.record import Record, fence, in_order, keep
+from fleet.workflows.record import Record, fence, in_order, keep, tenant_on
 from fleet.workflows.settle import settle_now
 from fleet.workflows.world import World
 
@@ -38,6 +39,7 @@ def collect(world: World, work: Work, record: Record) -> Next:
     for name, read in sources.items():
         if name in have:
             continue
+        work.guard()  # all of them together may take longer than a lease: without it nobody's answer would ever be saved
         try:
             writes.append(keep(world, record, "kernel_log", name, read()))
             have.add(name)
@@ -69,17 +71,17 @@ def teardown(world: World, work: Work, record: Record) -> Next:
         return Next("teardown", f"{len(bad)} devices are not back yet", _SOON_S * 4)
     text = host_evidence.as_text(machine, view, "after the test VM")
     writes = [keep(world, record, "device_return", "device_return", text)]
+    work.guard()  # again a lease for the calls that follow
     if bad:  # what the host's log says of it is part of the evidence
         log = world.hypervisor.kernel_log(
             machine, record.since, world.policy.log_limit_bytes, Deadline.after(world.policy.call_deadline_s)
         )
         writes.append(keep(world, record, "kernel_log", "kernel_log.host", log))
     world.hypervisor.forget(vm, Deadline.after(world.policy.call_deadline_s))
-    data = {
-        "vm_gone": True,
-        "devices_back": not bad,
-        "tenants": [[d.uuid, d.name] for d in view.tenants] or record.data.get("tenants", []),
-    }
+    data: dict[str, Any] = {"vm_gone": True, "devices_back": not bad}
+    if view.tenants:  # reality wins, also over checks that have passed
+        reason, there = tenant_on(view)
+        data |= {"aborted": record.data.get("aborted") or reason, **there}
     return Next("settle", "the test VM is gone", data=data, within=in_order(*writes))
 
 

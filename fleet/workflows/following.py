@@ -91,6 +91,7 @@ def _silent(world: World, work: Work, record: Record, error: RemoteError) -> Nex
     if silent_s > world.policy.guest_silence_s:
         return ended_early(record, "checks", f"the test VM has not answered for {silent_s:.0f} s: {error}")
     if silent_s > 1.0:
+        work.guard()  # the call that failed may have taken half a lease
         seen = world.hypervisor.placement(record.test_vm, Deadline.after(world.policy.call_deadline_s))
         if seen.placement is not Placement.RUNNING:
             return ended_early(record, "checks", f"the test VM ended while the checks ran ({seen.placement})")
