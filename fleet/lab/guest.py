@@ -48,14 +48,15 @@ class Guest:
             return
         self._booting = asyncio.create_task(self._go_on() if self.domain.booted else self._boot())
 
-    def stop(self) -> None:
-        """Power off: its port, its processes, at once. Files stay."""
+    def disconnect(self) -> None:
+        """Out of reach, and a boot that is under way ends."""
         if self._booting:
             self._booting.cancel()
         self._board.port.close()
-        self.end_processes()
 
-    def end_processes(self) -> None:
+    def stop(self) -> None:
+        """Power off: its port and its processes go at once. Files stay."""
+        self.disconnect()
         processes.end({"LAB_SOCKET": str(self._board.places.socket), "LAB_GUEST": self.domain.uuid})
 
     def forget(self) -> None:

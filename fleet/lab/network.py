@@ -20,31 +20,29 @@ class Port:
     def __init__(self, address: str, number: int) -> None:
         """Takes `number`, or another one where it is 0 or taken."""
         self._address = address
-        self._socket = self._hold(number)
+        try:
+            self._socket = self._hold(number)
+        except OSError:
+            self._socket = self._hold(0)
         self.number: int = self._socket.getsockname()[1]
         self._serve: Serve | None = None
-        self._accepting: asyncio.Task[None] | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._answers = asyncio.Event()
         self._answers.set()
         self._lifetimes: Iterator[float] | None = None
 
-    @property
-    def is_open(self) -> bool:
-        return self._accepting is not None
-
     def open(self, serve: Serve) -> None:
-        if self._accepting:
+        if self._serve:
             return
         self._serve = serve
         self._socket.listen(64)
-        self._accepting = asyncio.create_task(self._accept())
+        asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def close(self) -> None:
         """Refuse connections from now on, and cut what there is."""
-        if self._accepting:
-            self._accepting.cancel()
-            self._accepting = None
+        if self._serve:
+            self._serve = None
+            asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = self._hold(self.number)
         self.cut()
@@ -62,49 +60,43 @@ class Port:
 
     def break_connections(self, breaking: bool) -> None:
         """Cut every connection a moment after it was made."""
-        if breaking and self._lifetimes is None:
-            self.cut()
+        if breaking == (self._lifetimes is not None):
+            return
         self._lifetimes = itertools.cycle(_LIFETIMES_S) if breaking else None
+        if breaking:
+            self.cut()
 
     def _hold(self, number: int) -> socket.socket:
-        for wanted in (number, 0):
-            held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.setblocking(False)
-            try:
-                held.bind((self._address, wanted))
-                if wanted:
-                    self._probe(held)
-            except OSError:
-                held.close()
-                continue
-            return held
-        raise OSError(f"no free TCP port on {self._address}")
+        """Raises OSError where the port is taken."""
+        held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            # For a port that was ours: connections of its last time may linger. A new one must be nobody's, not even held.
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(number != 0))
+            held.bind((self._address, number))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # inherited by its connections
+        except OSError:
+            held.close()
+            raise
+        held.setblocking(False)
+        return held
 
-    @staticmethod
-    def _probe(held: socket.socket) -> None:
-        """SO_REUSEADDR lets two sockets bind one port as long as none listens: see that another one does not."""
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.settimeout(0.2)
-            if probe.connect_ex(held.getsockname()) == 0:
-                raise OSError("taken")
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            client, _ = await loop.sock_accept(self._socket)
-            task = asyncio.create_task(self._carry(client))
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
-
-    async def _carry(self, client: socket.socket) -> None:
+    def _accept(self) -> None:
+        try:
+            client, _ = self._socket.accept()
+        except OSError:
+            return  # it went away before it was taken up
         assert self._serve
+        task = asyncio.get_running_loop().create_task(self._carry(client, self._serve))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _carry(self, client: socket.socket, serve: Serve) -> None:
         ours, theirs = socket.socketpair()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for end in (client, ours, theirs):
             end.setblocking(False)
         lifetime = next(self._lifetimes) if self._lifetimes else None
-        server = asyncio.create_task(self._serve(theirs))
+        server = asyncio.create_task(serve(theirs))
         try:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._both_ways(client, ours), lifetime)

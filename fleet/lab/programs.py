@@ -22,16 +22,18 @@ _FULL_AT_BLOCKS = 32
 
 
 def link_system(to: Path) -> None:
-    """Links to the programs in /usr/bin and /bin, made anew."""
-    shutil.rmtree(to, ignore_errors=True)
-    to.mkdir(parents=True)
+    """Links to the programs in /usr/bin and the like. Made once: processes of a guest may be using them."""
+    if to.exists():
+        return
+    new = to.with_name(to.name + ".new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
     for folder in (Path("/usr/bin"), Path("/bin"), Path("/usr/sbin"), Path("/sbin")):
-        if not folder.is_dir():
-            continue
-        for entry in os.scandir(folder):
-            link = to / entry.name
+        for entry in os.scandir(folder) if folder.is_dir() else ():
+            link = new / entry.name
             if entry.name not in _HIDDEN and not entry.name.startswith("python") and not link.is_symlink():
                 link.symlink_to(entry.path)
+    new.rename(to)
 
 
 def write_host(to: Path) -> None:

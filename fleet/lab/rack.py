@@ -9,10 +9,10 @@ from typing import Any
 import asyncssh
 
 from fleet.core.errors import InvalidInput, NotFound
-from fleet.lab import calls, hardware, manifest, programs
+from fleet.lab import calls, hardware, manifest, processes, programs
 from fleet.lab.control import Control
 from fleet.lab.faults import rows
-from fleet.lab.host import USER, Host
+from fleet.lab.host import USER, Host, check_instance
 from fleet.lab.places import Places, write_atomic
 from fleet.lab.records import Records
 from fleet.lab.virsh import Answer
@@ -52,10 +52,12 @@ class Rack:
         self._write_manifest(control)
 
     async def stop(self) -> None:
+        """The lab ends: every process in it goes, and the guests boot anew at the next start."""
         for host in self._hosts.values():
             host.stop()
         if self._server:
             self._server.close()
+        processes.end({"LAB_SOCKET": str(self._places.socket)})
         self._places.socket.unlink(missing_ok=True)
         self._records.save()
 
@@ -92,6 +94,8 @@ class Rack:
             self._host(machine)
             if not isinstance(instances, list) or not all(isinstance(i, str) for i in instances):
                 raise InvalidInput(f"{machine}: a list of instance ids is expected", machine)
+            for instance in instances:
+                check_instance(instance)
         for machine, instances in tenants.items():
             self._host(machine).reconcile(instances)
         return self.machines()
@@ -132,7 +136,7 @@ class Rack:
                     scratch_disk=hardware.SCRATCH_DISK,
                     rack="lab-rack-1",
                     power_feed="A" if record.number % 2 else "B",
-                    slots=tuple(vars(device) for device in host.devices),
+                    slots=tuple(vars(device) for device in host.chassis.devices),
                     instances=tuple(d.instance for d in record.domains if d.instance),
                 )
             )

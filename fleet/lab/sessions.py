@@ -47,17 +47,12 @@ class Login:
             process.stderr.write(b"This account runs commands only.\n")
             process.exit(1)
             return
-        child = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            "-c",
-            command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(self.environment()),
-            cwd=self.home,
-            start_new_session=True,
-        )
+        try:
+            child = await self._start(command)
+        except OSError as exc:  # a guest that was destroyed this moment
+            process.stderr.write(f"{exc}\n".encode())
+            process.exit(255)
+            return
         assert child.stdin
         assert child.stdout
         assert child.stderr
@@ -70,6 +65,19 @@ class Login:
             process.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
         else:
             process.exit(status)
+
+    async def _start(self, command: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(self.environment()),
+            cwd=self.home,
+            start_new_session=True,
+        )
 
 
 async def _feed(process: asyncssh.SSHServerProcess[bytes], stdin: asyncio.StreamWriter) -> None:

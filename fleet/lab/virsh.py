@@ -31,7 +31,7 @@ class Answer:
     status: int = 0
 
 
-class Libvirt(Protocol):
+class Domains(Protocol):
     """What stands behind virsh on a host."""
 
     @property
@@ -50,7 +50,7 @@ class _Usage(Exception):
     pass
 
 
-async def answer(libvirt: Libvirt, words: list[str], cwd: Path) -> Answer:
+async def answer(libvirt: Domains, words: list[str], cwd: Path) -> Answer:
     try:
         command, operands, flags = _read(words)
     except _Usage as exc:
@@ -124,7 +124,7 @@ def _list(domains: list[DomainRecord], flags: set[str]) -> Answer:
     return Answer(f" Id   Name   State\n--------------------\n{rows}\n")
 
 
-async def _create(libvirt: Libvirt, file: str, cwd: Path) -> Answer:
+async def _create(libvirt: Domains, file: str, cwd: Path) -> Answer:
     try:
         with (cwd / file).open("rb") as opened:
             content = await asyncio.to_thread(opened.read, LIMIT_BYTES + 1)

@@ -109,13 +109,15 @@ class Hands:
         self.wait_for(lambda: "login:" in vm.console)
         return vm
 
-    def into(self, vm: Vm, *, host_key: str | None = None, login_key: str | None = None) -> paramiko.SSHClient:
+    def into(
+        self, vm: Vm, *, host_key: str | None = None, login_key: str | None = None, patience_s: float = 10
+    ) -> paramiko.SSHClient:
         m = self.machine(vm.machine)
         transport = self.connect(vm.machine).get_transport()
         assert transport
         tunnel = transport.open_channel("direct-tcpip", (m.guest_address, m.guest_port), ("", 0), timeout=5)
         keys = host_key or vm.host_key, login_key or vm.login_key
-        return self.log_in(m.guest_address, m.guest_port, "root", *keys, tunnel=tunnel)
+        return self.log_in(m.guest_address, m.guest_port, "root", *keys, tunnel=tunnel, patience_s=patience_s)
 
     def in_guest(self, vm: Vm, command: str, stdin: bytes = b"") -> Said:
         return run(self.into(vm), command, stdin)
@@ -140,6 +142,7 @@ class Hands:
         host_key: str,
         login_key: str,
         tunnel: paramiko.Channel | None = None,
+        patience_s: float = 10,
     ) -> paramiko.SSHClient:
         client = paramiko.SSHClient()
         name = address if port == 22 else f"[{address}]:{port}"

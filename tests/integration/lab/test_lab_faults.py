@@ -112,7 +112,7 @@ def test_a_guest_that_hangs_in_the_burn_leaves_its_last_words_on_the_console(rac
     rack.in_guest(vm, "setsid gpu_burn 60 > burnt 2>&1 < /dev/null &")
     rack.wait_for(lambda: re.search(r"NVRM: Xid \(PCI:0000:00:0b\): 79", vm.console) is not None)
     with pytest.raises(paramiko.SSHException):
-        rack.into(vm)
+        rack.into(vm, patience_s=1)
     assert rack.virsh("lab-02", "domstate", vm.uuid).out == "running\n\n"
     assert rack.virsh("lab-02", "destroy", vm.uuid).status == 0
 
