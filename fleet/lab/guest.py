@@ -21,6 +21,7 @@ from fleet.lab.records import DomainRecord, MachineRecord
 from fleet.lab.sessions import Login
 
 _NVML = Path(__file__).parent / "nvml"
+_RECORDINGS = Path(__file__).parent / "recordings"
 _FIRMWARE_S, _KERNEL_S = 0.2, 0.3
 
 
@@ -29,7 +30,7 @@ class Board:
     """What a guest stands on: the machine's record and devices, its own port, the lab's places."""
 
     record: MachineRecord
-    devices: Sequence[Device]
+    devices: tuple[Device, ...]
     port: Port
     places: Places
     changed: Callable[[], None]  # saves the records
@@ -40,7 +41,7 @@ class Guest:
         self.domain = domain
         self._board = board
         self._places: GuestPlaces = board.places.host(board.record.name).guest(domain.uuid)
-        self._booting: asyncio.Task[None] | None = None
+        self._booting: asyncio.Task[Any] | None = None
 
     def start(self) -> None:
         """Boot, or, after a restart of the lab, go on where it was."""
@@ -66,7 +67,7 @@ class Guest:
         """Faults or devices changed: let the guest see it."""
         record, devices = self._board.record, self._board.devices
         rails = [d for d in devices if d.kind == "rail" and d.pci in self.domain.hostdevs]
-        down = {hardware.suspect(tuple(devices), "rail").slot} if "rail-down" in record.faults else set()
+        down = {hardware.suspect(devices, "rail").slot} if "rail-down" in record.faults else set()
         trees.write_rails(self._places.root, rails, down)
         programs.write_guest(self._places.bin, record.faults, self._board.places.wrong_clock)
         write_atomic(self._places.scene, json.dumps(self._scene(rails, down)).encode())
@@ -74,29 +75,19 @@ class Guest:
         self._board.port.silence(self.domain.hung)
 
     def happens(self, event: str) -> None:
-        """What a tool says has happened to the hardware under it."""
-        gpu = hardware.suspect(tuple(self._board.devices), "gpu")
-        xid = [
-            f"NVRM: Xid (PCI:{gpu.guest_pci[:-2]}): 79, pid=1312, name=gpu_burn, GPU has fallen off the bus.",
-            f"NVRM: GPU {gpu.guest_pci}: GPU has fallen off the bus.",
-        ]
-        if event == "hangs":
-            self._kernel(*xid)
-            self.domain.hung = True
-        elif event == "gpu-lost":
-            recovery = "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
-            self._kernel(*xid, f"NVRM: Xid (PCI:{gpu.guest_pci[:-2]}): 154, {recovery}")
+        """What a tool says has happened to the hardware under it: the kernel says it too."""
+        gpu = hardware.suspect(self._board.devices, "gpu").guest_pci.rpartition(".")[0]
+        if event in ("hangs", "gpu-lost"):
+            self._kernel(*_recorded("dmesg-xid-79.txt", "0000:02:00", gpu))
         elif event == "disk-errors":
-            disk = hardware.SCRATCH_DISK.rpartition("/")[2]
-            where = "op 0x1:(WRITE) flags 0x8800 phys_seg 1 prio class 0"
-            self._kernel(
-                *(f"blk_update_request: I/O error, dev {disk}, sector {n} {where}" for n in (6442712256, 264192))
-            )
+            self._kernel(*_recorded("dmesg-disk-errors.txt", "nvme2n1", hardware.SCRATCH_DISK.rpartition("/")[2]))
+        if event == "hangs":
+            self.domain.hung = True
 
     def _scene(self, rails: Sequence[Device], down: set[str]) -> dict[str, Any]:
         record, devices = self._board.record, self._board.devices
         passed = [d for d in devices if d.kind == "gpu" and d.pci in self.domain.hostdevs]
-        suspect_gpu, suspect_rail = (hardware.suspect(tuple(devices), kind) for kind in ("gpu", "rail"))
+        suspect_gpu, suspect_rail = (hardware.suspect(devices, kind) for kind in ("gpu", "rail"))
         return {
             "faults": record.faults,
             "driver_version": hardware.DRIVER_VERSION,
@@ -135,22 +126,23 @@ class Guest:
         await asyncio.sleep(_KERNEL_S)
         domain.booted = True
         self._board.changed()
-        await self._go_on()
+        if await self._go_on():
+            self._console("\r\nfleet-test login: ")
 
-    async def _go_on(self) -> None:
-        """Bring SSH up with the keys of the seed."""
+    async def _go_on(self) -> bool:
+        """Bring SSH up with the keys of the seed; False where it has none."""
         try:
             keys = seed.read(Path(self.domain.seed or ""))
             host_key = asyncssh.import_private_key(keys.host_key_private)
             accepted = frozenset(asyncssh.import_public_key(key).public_data for key in keys.login_keys)
         except (seed.SeedRefused, asyncssh.KeyImportError, OSError) as exc:
             self._console(f"cloud-init: no usable seed: {exc}\r\n")
-            return
+            return False
         self._places.home.mkdir(parents=True, exist_ok=True)
         trees.write_boot_id(self._places.root, self.domain.boot_id)
         self.refresh()
         self._board.port.open(Login("root", host_key, accepted, self._environment, self._places.home).serve)
-        self._console("\r\nfleet-test login: ")
+        return True
 
     def _environment(self) -> Mapping[str, str]:
         places = self._board.places
@@ -181,3 +173,9 @@ class Guest:
         if self.domain.console:
             with contextlib.suppress(OSError), Path(self.domain.console).open("a") as console:
                 console.write(text)
+
+
+def _recorded(name: str, device: str, ours: str) -> list[str]:
+    """A kernel's lines without their stamps, about our device."""
+    lines = (_RECORDINGS / name).read_text().splitlines()
+    return [line.partition("] ")[2].replace(device, ours) for line in lines]
