@@ -3,11 +3,12 @@
 import fcntl
 import json
 import os
-import selectors
+import queue
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
@@ -63,28 +64,39 @@ class Home:
 
 @dataclass
 class Server:
+    """A process, and what it has said so far."""
+
     child: subprocess.Popen[str]
     said: list[str] = field(default_factory=list)
+    lines: queue.Queue[str] = field(default_factory=queue.Queue)
+
+    def __post_init__(self) -> None:
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            self.lines.put(line)
+        self.lines.put("")
 
     def wait_for(self, words: str, within_s: float = 90.0) -> str:
-        """The first line with these words; what else was said is kept."""
-        assert self.child.stdout is not None
+        """The first line from here on with these words."""
         ends = time.monotonic() + within_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.child.stdout, selectors.EVENT_READ)
-            while selector.select(ends - time.monotonic()):
-                line = self.child.stdout.readline()
-                self.said.append(line)
-                if words in line:
-                    return line
-                assert line, f"it ended: {''.join(self.said)}"
-        raise AssertionError(f"no {words!r} in: {''.join(self.said)}")
+        while True:
+            try:
+                line = self.lines.get(timeout=max(0.0, ends - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no {words!r} in: {''.join(self.said)}") from None
+            assert line, f"it ended: {''.join(self.said)}"
+            self.said.append(line)
+            if words in line:
+                return line
 
     def end(self, by: signal.Signals = signal.SIGINT) -> int:
         if self.child.poll() is None:
             self.child.send_signal(by)
-        self.said += self.child.communicate(timeout=60)[0].splitlines(keepends=True)
-        return self.child.returncode
+        return self.child.wait(60)
 
 
 @pytest.fixture
