@@ -9,12 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-import sqlalchemy as sa
-
 from fleet.app import parts, rack
 from fleet.core.clock import Deadline
 from fleet.core.errors import FleetError
-from fleet.core.model import Trigger
 from fleet.engine.claim import Budgets
 from fleet.engine.worker import Worker
 from fleet.engine.workflow import Next, Phase, Work, Workflow
@@ -22,16 +19,14 @@ from fleet.lab.client import LabClient
 from fleet.service import validations as use_cases
 from fleet.service.access import Actor, Role
 from fleet.settings import load
-from fleet.store import attention, machines, site, tickets, validations
-from fleet.store.audit import By
+from fleet.store import validations
 from fleet.store.database import Database
-from fleet.store.tables import RunRow, ValidationRow
-from fleet.workflows import begin, revalidation, sweep, vacancy
-from fleet.workflows.playbook import Playbook
+from fleet.store.tables import ValidationRow
+from fleet.workflows import revalidation, sweep, vacancy
 from fleet.workflows.world import World
+from tests.integration.rack import records
 from tests.integration.rack.crashing import PLAYBOOKS, RULES
 
-BY = By("test")
 When = Literal["before", "after"]
 _FROZEN_S = 600.0  # a lease longer than any stop
 
@@ -49,16 +44,6 @@ class Stop:
 
     def go_on(self) -> None:
         self.on.set()
-
-
-@dataclass(frozen=True)
-class Settled:
-    verdict: str
-    reason: str
-    state: str
-    tickets: tuple[str, ...]  # the validation that each open one names
-    told: tuple[str, ...]  # reasons of open attention records
-    phases: tuple[str, ...]
 
 
 class Stage:
@@ -92,10 +77,7 @@ class Stage:
             assert stop.on.wait(_FROZEN_S)
 
     def validate(self, machine: str, plan: str = "short") -> str:
-        with self.db.begin() as session:
-            seen = machines.get(session, machine)
-            playbook = Playbook.load(self.world.library, plan, seen.sku)
-            return begin.start_validation(session, seen, playbook, Trigger.MANUAL, BY, image=self.world.image)
+        return records.begun(self.db, self.world.library, self.world.image, machine, plan)
 
     def abort(self, validation: str, reason: str) -> str | None:
         """None, or the sentence of the refusal."""
@@ -107,32 +89,16 @@ class Stage:
                 return str(exc)
         return None
 
-    def settled(self, validation: str, timeout_s: float = 120.0) -> Settled:
-        until(lambda: self._row(validation).verdict, timeout_s, lambda: str(self._row(validation).phases[-1]))
-        row = self._row(validation)
-        with self.db.read() as session:
-            machine = machines.get(session, row.machine)
-            filed = tickets.open_of(session, row.machine)
-            told = attention.listed(session, machine=row.machine).rows
-            open_ = session.scalars(sa.select(RunRow.id).where(RunRow.ref == validation, RunRow.ended_at.is_(None)))
-            assert open_.first() is None
-            return Settled(
-                str(row.verdict),
-                str(row.reason),
-                machine.state,
-                tuple(t.validation for t in filed),
-                tuple(t.reason for t in told),
-                tuple(p["phase"] for p in row.phases),
-            )
+    def settled(self, validation: str, timeout_s: float = 120.0) -> records.Settled:
+        """The validation's end, once it has come."""
+        until(lambda: records.settled(self.db, validation), timeout_s, lambda: str(self._row(validation).phases[-1]))
+        found = records.settled(self.db, validation)
+        assert found is not None
+        return found
 
     def _row(self, validation: str) -> ValidationRow:
         with self.db.read() as session:
             return validations.get(session, validation)
-
-    def next_steps(self, machine: str) -> str:
-        """What its open attention records tell a person to do."""
-        with self.db.read() as session:
-            return "; ".join(row.next_step for row in attention.listed(session, machine=machine).rows)
 
     def progress(self, validation: str) -> dict[str, Any]:
         return dict(self._row(validation).progress)
@@ -160,17 +126,12 @@ def staged(root: Path, count: int, rules: Mapping[str, Any] = MappingProxyType({
         manifest = stack.enter_context(rack.running(root / "lab", count))
         hypervisor = rack.hypervisor(settings.hypervisor, manifest)
         db = stack.enter_context(parts.database(settings, alone=True))
-        rack.register(db, manifest)
-        image = parts.image(hypervisor)
-        library = parts.library(settings)
-        for plan in library.plan_names():
-            rack.prove(db, library, plan, manifest, image)
+        image = dict(records.ready(db, settings, manifest))
         world = stack.enter_context(parts.world(settings, db, hypervisor, image))
         world = replace(world, policy=replace(world.policy, **policy))
         stage = Stage(db, world, rack.client(manifest))
         flows = [stage.workflow(), vacancy.workflow(world), sweep.workflow(world)]
         with db.begin() as session:
-            site.set_mode(session, "enforce", BY)
             sweep.ensure(session)
         budgets = Budgets(total=count, per_rack=count, per_power_feed=count)
         worker = Worker(db, flows, threads=count + 2, lease_s=_FROZEN_S, budgets=budgets)

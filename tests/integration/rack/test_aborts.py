@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from fleet.core.states import State
 from fleet.store.tables import MachineRow
 from fleet.workflows.begin import ABORTABLE
-from tests.integration.rack.stage import Settled, Stage, Stop, When, staged
+from tests.integration.rack.records import Settled
+from tests.integration.rack.stage import Stage, Stop, When, staged
 
 LATE = ("collect", "teardown", "settle")
 PRIOR = (State.AVAILABLE, State.VACATED, State.FAILED)

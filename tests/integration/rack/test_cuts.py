@@ -8,7 +8,8 @@ from typing import Literal
 import pytest
 
 from fleet.core.clock import SYSTEM
-from tests.integration.rack.stage import Settled, Stage, staged, until
+from tests.integration.rack.records import Settled
+from tests.integration.rack.stage import Stage, staged, until
 
 PHASES = ("preflight", "place", "boot", "start", "checks", "collect", "teardown", "settle")
 Case = tuple[Literal["network-cut", "host-dies"], str, Literal["briefly", "for good"]]
@@ -69,7 +70,7 @@ def test_a_cut_condemns_nothing_and_proves_nothing(outcomes: Outcomes, case: Cas
 def test_a_machine_whose_test_vm_was_not_seen_gone_stays_out(outcomes: Outcomes, case: Case) -> None:
     settled = outcomes.settled[case]
     assert (settled.verdict, settled.state) == ("aborted", "vacated")
-    assert "see that no test VM is left" in outcomes.stage.next_steps(MACHINES[case])
+    assert "see that no test VM is left" in settled.next_steps[0]
 
 
 def test_what_was_left_on_a_host_is_removed_when_it_is_back(outcomes: Outcomes) -> None:
