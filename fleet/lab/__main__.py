@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from fleet.lab.hardware import MOST_MACHINES
 from fleet.lab.places import Places
-from fleet.lab.process import MOST_MACHINES
 from fleet.lab.rack import Rack
 
 

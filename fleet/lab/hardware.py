@@ -5,6 +5,7 @@ import hashlib
 from dataclasses import dataclass
 
 SKU = "sim-a100x8"
+MOST_MACHINES = 64  # of one process; a matter of what it can carry
 SCRATCH_DISK = "/dev/vdb"  # in the guest
 GPU_NAME = "NVIDIA A100-SXM4-40GB"
 GPU_MEMORY_MIB = 40960

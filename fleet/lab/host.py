@@ -99,17 +99,12 @@ class Host:
     # --- tenants
 
     def place(self, instance: str) -> None:
-        """A tenant's VM starts, with every device that is free. Raises Refused, InvalidInput."""
+        """A tenant's VM starts, with every device that is free; one that was about to leave stays. Raises Refused,
+        InvalidInput."""
         check_instance(instance)
         if not self.up:
             raise Refused(f"{self.name} is down: nothing can be placed on it")
-        if any(d.instance == instance for d in self.record.domains):
-            return
-        held = {pci for d in self.record.domains for pci in d.hostdevs} | self.chassis.missing
-        free = [device.pci for device in self.chassis.devices if device.pci not in held]
-        identity = str(uuid.uuid5(uuid.NAMESPACE_URL, f"lab:{self.name}:{instance}:{time.time()}"))
-        xml = domain_xml.tenant(instance, identity, free)
-        self.record.domains.append(DomainRecord(identity, instance, xml, free, instance=instance))
+        self._keep(instance)
         self._changed()
 
     def leave(self, instance: str) -> None:
@@ -121,16 +116,28 @@ class Host:
                 self._later(self._leave(domain))
 
     def reconcile(self, instances: list[str]) -> None:
-        """Exactly these tenants, at once."""
+        """Exactly these tenants, at once; where the host is down, as soon as it is up."""
         self.record.domains[:] = [d for d in self.record.domains if d.instance is None or d.instance in instances]
         for instance in instances:
-            self.place(instance)
+            self._keep(instance)
         self._changed()
+
+    def _keep(self, instance: str) -> None:
+        for domain in self.record.domains:
+            if domain.instance == instance:
+                domain.leaving = False
+                return
+        held = {pci for d in self.record.domains for pci in d.hostdevs} | self.chassis.missing
+        free = [device.pci for device in self.chassis.devices if device.pci not in held]
+        identity = str(uuid.uuid5(uuid.NAMESPACE_URL, f"lab:{self.name}:{instance}:{time.time()}"))
+        xml = domain_xml.tenant(instance, identity, free)
+        self.record.domains.append(DomainRecord(identity, instance, xml, free, instance=instance))
 
     async def _leave(self, domain: DomainRecord) -> None:
         await asyncio.sleep(_TENANT_LEAVES_S)
-        await self._libvirt.destroy(domain)
-        self._changed()
+        if domain.leaving:
+            await self._libvirt.destroy(domain)
+            self._changed()
 
     # --- faults
 

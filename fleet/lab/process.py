@@ -9,10 +9,10 @@ from pathlib import Path
 from fleet.core.errors import InvalidInput, Unreachable
 from fleet.lab import manifest
 from fleet.lab.client import LabClient
+from fleet.lab.hardware import MOST_MACHINES
 from fleet.lab.manifest import Manifest
 from fleet.lab.places import Places
 
-MOST_MACHINES = 64
 _LAST_WORDS = 2000
 
 

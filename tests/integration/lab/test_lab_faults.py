@@ -6,7 +6,7 @@ import socket
 import paramiko
 import pytest
 
-from fleet.core.errors import NotFound
+from fleet.core.errors import NotFound, Refused
 from fleet.lab.faults import FAULTS
 
 CONFIG = "od -An -tx1 -N4 $FLEET_ROOT/sys/bus/pci/devices/{}/config"
@@ -162,3 +162,22 @@ def test_a_tenant_can_appear_beside_a_test_vm(rack):
     assert [d["instance"] for d in row["domains"]] == [None, "tenant-2"]
     rack.client.tenant_leaves("lab-02", "tenant-2")
     rack.wait_for(lambda: len(rack.client.machines()[1]["domains"]) == 1)
+
+
+def test_a_tenant_that_is_placed_again_stays(rack):
+    rack.client.tenant_leaves("lab-01", "tenant-1")
+    rack.client.place_tenant("lab-01", "tenant-1")
+    rack.client.place_tenant("lab-02", "tenant-2")
+    rack.client.tenant_leaves("lab-02", "tenant-2")  # told after the first, so gone after it
+    rack.wait_for(lambda: rack.client.machines()[1]["domains"] == [])
+    assert [d["instance"] for d in rack.client.machines()[0]["domains"]] == ["tenant-1"]
+
+
+def test_tenants_are_reconciled_on_dead_hosts_too(rack):
+    rack.client.break_("lab-02", "host-dies")
+    with pytest.raises(Refused, match="lab-02 is down"):
+        rack.client.place_tenant("lab-02", "tenant-3")
+    rows = rack.client.reconcile({"lab-01": [], "lab-02": ["tenant-3"], "lab-03": ["a", "b"]})
+    assert [[d["instance"] for d in row["domains"]] for row in rows] == [[], ["tenant-3"], ["a", "b"]]
+    rack.client.mend("lab-02", "host-dies")
+    assert rack.virsh("lab-02", "list", "--all", "--name").out == "tenant-3\n\n"
