@@ -157,3 +157,8 @@ def test_records_come_back_as_they_were(tmp_path):
     again = Records(tmp_path / "state.json")
     assert again.machine(7) == (record, False)
     assert again.control_port == 4242
+
+
+def test_a_directory_too_long_for_a_sockets_address_is_fine(start_rack, tmp_path):
+    hands = start_rack(1, tmp_path / ("long" * 40))
+    assert hands.virsh("lab-01", "list", "--all", "--name").out == "tenant-1\n\n"
