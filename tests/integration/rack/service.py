@@ -1,5 +1,6 @@
 """A service of a test's own: `fleet up` with a simulated rack as a real process, and its API over real HTTP."""
 
+import json
 import os
 import signal
 import subprocess
@@ -64,6 +65,11 @@ class Service:
             return self.get("/healthz") is not None
         except (OSError, httpx.HTTPError, KeyError, tomllib.TOMLDecodeError):
             return False
+
+    def pids(self) -> dict[str, int]:
+        """Of the service and of the rack beside it."""
+        assert self.process is not None
+        return {"service": self.process.pid, "lab": json.loads((self.home / "lab" / "lab.json").read_text())["pid"]}
 
     @property
     def profile(self) -> dict[str, str]:
