@@ -9,6 +9,7 @@ import time
 from fleet.lab.standins.stage import complain, recording, say, scene
 
 _SECONDS = 0.06
+_RECORDED_MB_S = 24056.72
 _SLOWER = 4
 _TAKES_VALUE = frozenset(
     ["-d", "-i", "-p", "-s", "-n", "-q", "-x", "-t", "-m", "-D", "-u", "-S", "-T", "-c", "-l", "-I"]
@@ -106,7 +107,7 @@ def _half(client: bool, device: str, options: dict[str, str], slower: int) -> st
     text = first if client else second.strip("\n") + "\n"
     text = text.rstrip("-\n") + "\n" + "-" * 87 + "\n"
     size = int(options.get("-s", "65536"))
-    megabytes = 24056.72 / slower
+    megabytes = _RECORDED_MB_S / slower
     average, unit = megabytes, "MB/sec"
     if "--report_gbits" in options:
         average, unit = megabytes * _MB * 8 / 1e9, "Gb/sec"
