@@ -10,10 +10,10 @@ from typing import Any
 
 import structlog
 
+from fleet import profile
 from fleet.api.app import create_app
 from fleet.app import admin, listening, logs, parts, rack, signals, web
-from fleet.cli import profile
-from fleet.cli.profile import Profile
+from fleet.profile import Profile
 from fleet.settings import Settings, load
 from fleet.store import site
 from fleet.store.database import Database

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from fleet.cli.exits import CommandError, Exit, of_problem
-from fleet.cli.profile import Profile
+from fleet.profile import Profile
 
 Json = dict[str, Any]
 Params = Mapping[str, str | int | None]

@@ -15,7 +15,7 @@ from fleet.cli.client import Client
 from fleet.cli.exits import CommandError
 from fleet.cli.follow import Lines, standing
 from fleet.cli.output import Column, complain, console, print_table, say, table
-from fleet.cli.profile import Profile
+from fleet.profile import Profile
 
 if TYPE_CHECKING:
     from fleet.app.start import Service

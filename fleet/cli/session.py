@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import typer
 
-from fleet.cli import profile
+from fleet import profile
 from fleet.cli.output import Column, complain, print_json, print_table
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 
 from fleet.cli import demo
 from fleet.cli.client import Client
-from fleet.cli.profile import Profile
+from fleet.profile import Profile
 from tests.unit.cli.stub import StubService
 
 

@@ -2,9 +2,9 @@ import stat
 
 import pytest
 
-from fleet.cli import profile
+from fleet import profile
 from fleet.cli.exits import CommandError
-from fleet.cli.profile import Profile
+from fleet.profile import Profile
 
 
 def _env(tmp_path, **more):
