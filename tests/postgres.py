@@ -1,5 +1,6 @@
 """A PostgreSQL server of the test run's own: no TCP port, no root, nothing kept."""
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -14,6 +15,8 @@ import psycopg
 
 from fleet.core.clock import Deadline
 
+_PREFIX = "fleet-pg-"
+
 
 def find_binaries() -> Path | None:
     """The newest installation's folder with initdb and postgres, None when there is none."""
@@ -27,7 +30,11 @@ def find_binaries() -> Path | None:
 def server(binaries: Path) -> Iterator[str]:
     """Run a server until the block ends; gives the URL of its first database. Speed over safety: nothing is synced."""
     user = _user()
-    folder = Path(tempfile.mkdtemp(prefix="fleet-pg-", dir=_fast_place()))  # short: a socket's path must fit 107 bytes
+    place = _place()
+    _sweep(place)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))  # short: a socket's path must fit 107 bytes
+    held = (folder / "held").open("w")  # as long as we live
+    fcntl.flock(held, fcntl.LOCK_EX)
     try:
         shutil.chown(folder, user)
         who = {} if os.getuid() else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
@@ -57,12 +64,24 @@ def server(binaries: Path) -> Iterator[str]:
             process.wait(30)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        held.close()
 
 
-def _fast_place() -> Path | None:
+def _place() -> Path:
     """Memory where there is enough: a new database is hundreds of files, 0.25 s on a disk and 0.01 s there."""
     memory = Path("/dev/shm")
-    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2**30 else None
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2**30 else Path(tempfile.gettempdir())
+
+
+def _sweep(place: Path) -> None:
+    """Remove what killed test runs left, each about 70 MB."""
+    for folder in place.glob(f"{_PREFIX}*"):
+        try:
+            with (folder / "held").open() as held:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # in use, just being made, or another user's
+            continue
 
 
 def _user() -> str:
