@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.cli.exits import CommandError, Exit
+from fleet.core.errors import InvalidInput, NotFound
 
 _LIMIT_BYTES = 64 << 10
 
@@ -25,25 +25,25 @@ def path(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def read(file: Path) -> Profile | None:
-    """None where there is no file. Raises CommandError for one that says something else than `url` and `token`."""
+    """None where there is no file. Raises InvalidInput for one that says something else than `url` and `token`."""
     try:
         with file.open("rb") as stream:
             raw = stream.read(_LIMIT_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise CommandError(f"{file}: cannot be read: {exc.strerror}", Exit.USAGE) from exc
+        raise InvalidInput(f"{file}: cannot be read: {exc.strerror}") from exc
     try:
         data = tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise CommandError(f"{file}: not TOML: {exc}", Exit.USAGE) from exc
+        raise InvalidInput(f"{file}: not TOML: {exc}") from exc
     if unknown := sorted(set(data) - {"url", "token"}):
-        raise CommandError(f"{file}: {unknown[0]}: unknown key, a profile has url and token", Exit.USAGE)
+        raise InvalidInput(f"{file}: {unknown[0]}: unknown key, a profile has url and token")
     for key in ("url", "token"):
         if not isinstance(data.get(key, ""), str):
-            raise CommandError(f"{file}: {key}: not a text", Exit.USAGE)
+            raise InvalidInput(f"{file}: {key}: not a text")
     if not data.get("url"):
-        raise CommandError(f"{file}: url: missing", Exit.USAGE)
+        raise InvalidInput(f"{file}: url: missing")
     return Profile(data["url"], data.get("token"))
 
 
@@ -61,15 +61,15 @@ def write(file: Path, profile: Profile) -> None:
 
 def resolve(url: str | None, token: str | None, env: Mapping[str, str] = os.environ) -> Profile:
     """Options come before the environment, that before the profile file. The file's token is sent to the file's address
-    only: another address needs its own token. Raises CommandError where no address is known."""
+    only: another address needs its own token. Raises NotFound where no address is
+    known, InvalidInput."""
     file = path(env)
     url, token = url or env.get("FLEET_URL") or None, token or env.get("FLEET_TOKEN") or None
     saved = None if url and token else read(file)
     if url is None and saved is None:
-        raise CommandError(
+        raise NotFound(
             f"no service is known: there is no {file}. Start one with `fleet up`, or give --url and --token "
-            "(or FLEET_URL and FLEET_TOKEN)",
-            Exit.NOT_REACHED,
+            "(or FLEET_URL and FLEET_TOKEN)"
         )
     if saved is not None:
         same = url is None or url.rstrip("/") == saved.url.rstrip("/")

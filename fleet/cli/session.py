@@ -9,7 +9,9 @@ from urllib.parse import quote
 import typer
 
 from fleet import profile
+from fleet.cli.exits import CommandError, Exit
 from fleet.cli.output import Column, complain, print_json, print_table
+from fleet.core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from fleet.cli.client import Client
@@ -29,7 +31,12 @@ class Session:
     def connect(self) -> "AbstractContextManager[Client]":
         from fleet.cli.client import Client  # httpx takes 0.1 s to load: only for those who call
 
-        return Client(profile.resolve(self.url, self.token))
+        try:
+            return Client(profile.resolve(self.url, self.token))
+        except InvalidInput as exc:
+            raise CommandError(str(exc), Exit.USAGE) from exc
+        except NotFound as exc:
+            raise CommandError(str(exc), Exit.NOT_REACHED) from exc
 
     def answer(self, document: Any, render: Callable[[], None]) -> None:
         """The document as it is with `--json`; what `render` prints otherwise."""

@@ -1,16 +1,13 @@
-"""`python -m fleet.lab --dir DIR --machines N`: a simulated rack, until its standard input ends or SIGTERM comes."""
+"""`python -m fleet.lab --dir DIR --machines N`: a simulated rack, until SIGTERM ends it in order or its standard input ends."""
 
 import argparse
 import asyncio
-import contextlib
 import fcntl
-import functools
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from fleet.lab.hardware import MOST_MACHINES
@@ -45,19 +42,19 @@ async def _run(rack: Rack) -> int:
         loop.add_signal_handler(which, ending.set)
     await rack.start()
     print("ready", flush=True)
-    end = functools.partial(loop.call_soon_threadsafe, ending.set)
-    threading.Thread(target=_read_to_the_end, args=(end,), daemon=True, name="stdin").start()
+    threading.Thread(target=_leave_at_the_end_of_input, daemon=True, name="stdin").start()
     await ending.wait()
     await rack.stop()
     return 0
 
 
-def _read_to_the_end(then: Callable[[], object]) -> None:
-    """In a thread: standard input may be a file or /dev/null, which the loop cannot wait for."""
+def _leave_at_the_end_of_input() -> None:
+    """Whoever started us has died without ending us: a service's death is no rack's, so the guests' processes go on as on
+    real hosts, and a rack that is started again in this directory finds them. In a thread: standard input may be a file or
+    /dev/null, which the loop cannot wait for."""
     while os.read(sys.stdin.fileno(), 1024):
         pass
-    with contextlib.suppress(RuntimeError):  # the loop has ended for another reason
-        then()
+    os._exit(0)
 
 
 if __name__ == "__main__":

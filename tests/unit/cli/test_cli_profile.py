@@ -3,7 +3,7 @@ import stat
 import pytest
 
 from fleet import profile
-from fleet.cli.exits import CommandError
+from fleet.core.errors import InvalidInput, NotFound
 from fleet.profile import Profile
 
 
@@ -49,13 +49,13 @@ def test_a_profile_is_its_owners_only_and_survives_odd_text(tmp_path):
 def test_a_broken_profile_is_named_with_its_key(tmp_path, text, said):
     file = tmp_path / "profile.toml"
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(CommandError, match=said) as caught:
+    with pytest.raises(InvalidInput, match=said) as caught:
         profile.read(file)
     assert str(file) in str(caught.value)
 
 
 def test_without_any_address_the_command_says_how_to_get_one(tmp_path):
-    with pytest.raises(CommandError, match="fleet up"):
+    with pytest.raises(NotFound, match="fleet up"):
         profile.resolve(None, None, _env(tmp_path))
     assert profile.read(tmp_path / "profile.toml") is None
 
