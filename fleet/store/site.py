@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from fleet.core.errors import Refused
@@ -16,9 +17,12 @@ def get(session: Session) -> SiteRow:
     """The one row; made with mode `observe`, how every operator starts, when it is not there yet."""
     row = session.get(SiteRow, 1)
     if row is None:
-        row = SiteRow(id=1, mode="observe", paused=None, data={})
-        session.add(row)
-        session.flush()
+        try:
+            with session.begin_nested():
+                session.add(SiteRow(id=1, mode="observe", paused=None, data={}))
+        except IntegrityError:  # another process was first
+            session.expire_all()
+        row = session.get_one(SiteRow, 1)
     return row
 
 

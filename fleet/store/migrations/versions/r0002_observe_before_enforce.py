@@ -18,8 +18,6 @@ def upgrade() -> None:
         sa.Column("at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("sku", "digest"),
     )
-    # There from the start, so that no two processes meet in making it; `observe` is how every operator starts.
-    op.execute("INSERT INTO site (id, mode, data) SELECT 1, 'observe', '{}' WHERE NOT EXISTS (SELECT 1 FROM site)")
     op.add_column("machine", sa.Column("handed_over_at", sa.Double(), nullable=True))
     op.add_column("validation", sa.Column("site_mode", sa.String(), nullable=True))
     # Until now the mode applied when a verdict was settled, so the present one is the best that is known of old rows.
