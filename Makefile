@@ -34,6 +34,7 @@ test: system lint
 
 torture: system setup
 	@$(BIN)/python -m tests.torture
+	@$(BIN)/python -m tests.torture.rack
 
 bench: setup
 	@$(BIN)/python -m tests.bench

@@ -7,9 +7,10 @@ among all workers, directly before or after a phase's handler; its parent lets i
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from fleet.app import parts, rack
 from fleet.engine.claim import Budgets
@@ -51,12 +52,19 @@ def freezing(workflow: Workflow, freezes: Freezes, home: Path) -> Workflow:
     return replace(workflow, phases={name: wrapped(name, phase) for name, phase in workflow.phases.items()})
 
 
-def main(lab: Path, home: Path, database: str, lease_s: float, freezes: Freezes) -> None:
-    """Until standard input ends."""
+def work(
+    lab: Path,
+    home: Path,
+    database: str,
+    lease_s: float,
+    freezes: Freezes = MappingProxyType({}),
+    wait: Callable[[], object] = signal.pause,
+) -> None:
+    """Until `wait` returns. On SQLite alone, as `fleet up` is."""
     chosen = settings(home, database)
     hypervisor = rack.hypervisor(chosen.hypervisor, read(lab / "lab.json"))
     with (
-        parts.database(chosen, alone=False) as db,
+        parts.database(chosen, alone=database.startswith("sqlite")) as db,
         parts.world(chosen, db, hypervisor, parts.image(hypervisor)) as world,
     ):
         validating = freezing(revalidation.workflow(world), freezes, home)
@@ -65,17 +73,12 @@ def main(lab: Path, home: Path, database: str, lease_s: float, freezes: Freezes)
             sweep.ensure(session)
         worker = Worker(db, flows, lease_s=lease_s, budgets=ALL)
         worker.start()
-        sys.stdin.read()
+        wait()
         worker.stop()
 
 
 if __name__ == "__main__":
     words = sys.argv[5:]
     cases = zip(words[::3], words[1::3], words[2::3], strict=True)
-    main(
-        Path(sys.argv[1]),
-        Path(sys.argv[2]),
-        sys.argv[3],
-        float(sys.argv[4]),
-        {(phase, when): machine for machine, phase, when in cases},
-    )
+    freezes = {(phase, when): machine for machine, phase, when in cases}
+    work(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], float(sys.argv[4]), freezes, sys.stdin.read)

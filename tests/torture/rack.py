@@ -1,0 +1,214 @@
+"""The whole service under kill -9: a simulated rack is validated again and again, while workers are killed at random moments
+and replaced. Exit status 1 on harm.
+
+    python -m tests.torture.rack [--database sqlite postgresql] [--kills 200]
+"""
+
+import argparse
+import multiprocessing
+import random
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from fleet.app import parts
+from fleet.core.states import State
+from fleet.lab.process import LabProcess
+from fleet.store import machines
+from fleet.store.database import Database
+from fleet.store.tables import AuditRow, TicketRow, ValidationRow
+from fleet.store.upgrade import upgrade
+from tests import postgres
+from tests.integration.rack import records, working
+from tests.torture import rack_harm
+
+FAULTS = {"lab-03": "faulty-gpu", "lab-08": "faulty-gpu", "lab-05": "vm-not-placed", "lab-11": "vm-not-placed"}
+LEASE_S = 4.0
+_SETTLE_S = 180.0  # until the last validation has its verdict once nobody is killed any more
+_FREE = (State.AVAILABLE, State.FAILED, State.VACATED)
+
+
+@dataclass(frozen=True)
+class Report:
+    validations: int
+    kills: int
+    kills_by_phase: Counter[str]  # of any validation that was open when a worker was killed
+    verdicts: Counter[str]
+    harm: Counter[str]
+
+    def __str__(self) -> str:
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
+        return f"{self.validations} validations ({verdicts}), {self.kills} kills; harm: {dict(self.harm) or 'none'}"
+
+
+def play(
+    url: str,
+    folder: Path,
+    *,
+    count: int = 12,
+    workers: int = 3,
+    kills: int = 200,
+    at_least_s: float = 0.0,
+    seed: int = 1,
+) -> Report:
+    """On an empty database at head: until so many were killed, and for so long."""
+    lab = LabProcess(folder / "lab", machines=count + 1)
+    manifest = lab.start()
+    db = Database(url)
+    try:
+        settings = working.settings(folder / "home", url)
+        parts.data_directory(settings)
+        image = records.ready(db, settings, manifest)
+        names = [entry.name for entry in manifest.machines][1:]  # the first has a tenant
+        faults = {name: fault for name, fault in FAULTS.items() if name in names}
+        for name, fault in faults.items():
+            lab.client().break_(name, fault)
+        library = parts.library(settings)
+        crowd = _Crowd((folder / "lab", folder / "home", url, LEASE_S), workers, random.Random(seed))
+        seen: Counter[str] = Counter()
+        try:
+            start = time.monotonic()
+            while crowd.killed < kills or time.monotonic() - start < at_least_s:
+                for name in _free(db, names):
+                    records.begun(db, library, image, name, "burn")
+                time.sleep(crowd.pause_s())
+                if crowd.killed < kills:
+                    seen.update(_open_phases(db))
+                    crowd.kill_one()
+            end = time.monotonic() + _SETTLE_S
+            while _open_phases(db) and time.monotonic() < end:
+                time.sleep(0.2)
+        finally:
+            crowd.end()
+        rows = lab.client().machines()
+        left = {row["name"]: sum(d["instance"] is None for d in row["domains"]) for row in rows}
+        logs = {name: (folder / f"lab/machines/{name}/root/var/log/kmsg").read_text() for name in names}
+        return _report(db, names, faults, left, logs, crowd.killed, seen)
+    finally:
+        db.close()
+        lab.stop()
+
+
+class _Crowd:
+    """Worker processes, each replaced as soon as it is killed. They are forked from a process that has loaded everything, or
+    most of the time would go into imports."""
+
+    def __init__(self, arguments: tuple[Path, Path, str, float], count: int, dice: random.Random) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([working.__name__])
+        self._arguments, self._dice = arguments, dice
+        self._running = [self._started() for _ in range(count)]
+        self.killed = 0
+
+    def _started(self) -> multiprocessing.process.BaseProcess:
+        process = self._context.Process(target=working.work, args=self._arguments, daemon=True)
+        process.start()
+        return process
+
+    def pause_s(self) -> float:
+        return self._dice.uniform(0.2, 1.5)
+
+    def kill_one(self) -> None:
+        place = self._dice.randrange(len(self._running))
+        self._end(self._running[place])
+        self.killed += 1
+        self._running[place] = self._started()
+
+    def end(self) -> None:
+        for process in self._running:
+            self._end(process)
+
+    @staticmethod
+    def _end(process: multiprocessing.process.BaseProcess) -> None:
+        process.kill()
+        process.join()
+
+
+def _free(db: Database, names: list[str]) -> list[str]:
+    with db.read() as session:
+        return [name for name in names if machines.get(session, name).state in _FREE]
+
+
+def _open_phases(db: Database) -> list[str]:
+    with db.read() as session:
+        rows = session.scalars(sa.select(ValidationRow.phases).where(ValidationRow.verdict.is_(None)))
+        return [phases[-1]["phase"] for phases in rows]
+
+
+def _report(
+    db: Database,
+    names: list[str],
+    faults: Mapping[str, str],
+    left: Mapping[str, int],
+    logs: Mapping[str, str],
+    kills: int,
+    seen: Counter[str],
+) -> Report:
+    with db.read() as session:
+        rows = session.scalars(sa.select(ValidationRow)).all()
+        settlements: dict[str, list[tuple[str, str]]] = {}
+        for detail in session.scalars(sa.select(AuditRow.detail).where(AuditRow.action.like("machine.%"))):
+            if "verdict" in detail:
+                settlements.setdefault(detail["validation"], []).append((detail["verdict"], detail["now"]))
+        tickets = Counter(session.scalars(sa.select(TicketRow.machine)))
+    validations = [
+        rack_harm.Validation(faults.get(row.machine), row.verdict, tuple(settlements.get(row.id, ()))) for row in rows
+    ]
+    by_machine = Counter(row.machine for row in rows)
+    hosts = [
+        rack_harm.Machine(faults.get(name), by_machine[name], tickets[name], _creates(logs[name]), left[name])
+        for name in names
+    ]
+    verdicts = Counter(str(row.verdict) for row in rows)
+    return Report(len(rows), kills, seen, verdicts, rack_harm.found(validations, hosts))
+
+
+def _creates(kernel_log: str) -> int:
+    """libvirt takes a VM's devices one after the other; the first one that the log names is in every VM."""
+    device = re.search(r"vfio-pci (\S+): enabling device", kernel_log)
+    return 0 if device is None else kernel_log.count(f"vfio-pci {device[1]}: enabling device")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture.rack", description=__doc__)
+    parser.add_argument("--database", nargs="+", default=["sqlite", "postgresql"], choices=["sqlite", "postgresql"])
+    parser.add_argument("--kills", type=int, default=200, help="on each database")
+    parser.add_argument("--machines", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    harm = False
+    for database in asked.database:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rack-")))
+            url, workers = _place(database, folder, stack)
+            report = play(url, folder, count=asked.machines, workers=workers, kills=asked.kills, seed=asked.seed)
+            print(f"{database}, {workers} workers: {report}")
+            print("  open when a worker was killed:", dict(report.kills_by_phase), flush=True)
+            harm = harm or bool(report.harm)
+    return 1 if harm else 0
+
+
+def _place(database: str, folder: Path, stack: ExitStack) -> tuple[str, int]:
+    """A new database, and how many workers it is for."""
+    url, workers = f"sqlite:///{folder / 'fleet.sqlite'}", 1
+    if database == "postgresql":
+        binaries = postgres.find_binaries()
+        if binaries is None:
+            raise SystemExit("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+        url, workers = stack.enter_context(postgres.server(binaries)), 3
+    db = Database(url)
+    upgrade(db)
+    db.close()
+    return url, workers
+
+
+if __name__ == "__main__":
+    sys.exit(main())
