@@ -1,8 +1,10 @@
 """A bare-metal host of the end-to-end tests: a real libvirtd and a real sshd in namespaces of their own, and a file tree in
 place of the PCI devices that no test machine has."""
 
+import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,9 +26,12 @@ START_LIMIT_S = 60.0
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the range that the kernel takes from for outgoing connections: it is bound only later, by sshd or QEMU."""
+    for port in random.sample(range(20000, 30000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port between 20000 and 30000")
 
 
 class Host:
@@ -97,9 +102,10 @@ class Host:
             command = [*unshare, "sh", str(HERE / "host.sh"), str(self.folder)]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end = time.monotonic() + START_LIMIT_S
-        while self.virsh("version").returncode != 0:
+        while (answer := self.virsh("version")).returncode != 0:
             if time.monotonic() > end or self._process.poll() is not None:
-                raise RuntimeError(f"the host does not start:\n{(self.folder / 'host.log').read_text()[-2000:]}")
+                log_end = (self.folder / "host.log").read_text()[-2000:]
+                raise RuntimeError(f"the host does not start:\n{answer.stderr}\n{log_end}")
             time.sleep(0.05)
 
     def stop(self) -> None:
@@ -113,7 +119,7 @@ class Host:
         return self.command("virsh", *words)
 
     def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        inside = ("nsenter", "--mount", "--pid", "--target", str(self._first_process()))
+        inside = ("nsenter", "--mount", "--root", "--pid", "--target", str(self._first_process()))
         return subprocess.run([*inside, *words], capture_output=True, text=True, timeout=60, check=False)
 
     def domains(self) -> list[str]:

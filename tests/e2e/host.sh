@@ -6,12 +6,14 @@ folder=$1
 ulimit -n 4096
 
 # Own state of everything that a machine has once; what the site's template names is at a fixed place inside.
-for place in run var/lib/libvirt var/log/libvirt; do
+for place in run var/lib/libvirt var/log/libvirt var/cache/libvirt; do
   mount -t tmpfs -o mode=755 host "/$place"
 done
 mkdir -p /run/sshd /run/fleet-host
 mount --bind "$folder" /run/fleet-host
-mount --bind "$folder/qemu.conf" /etc/libvirt/qemu.conf
+cp -r /etc/libvirt /run/etc-libvirt
+cp "$folder/qemu.conf" "$folder/libvirtd.conf" /run/etc-libvirt
+mount --bind /run/etc-libvirt /etc/libvirt
 
 # A /dev without kvm. Where there is one that is of no use, libvirt asks QEMU about it again at every start of a domain,
 # for ten seconds and more.
@@ -28,5 +30,5 @@ ln -s /proc/self/fd /run/dev/fd
 mount --move /run/dev /dev
 
 /usr/sbin/virtlogd &
-/usr/sbin/libvirtd -f "$folder/libvirtd.conf" &
+/usr/sbin/libvirtd &
 exec /usr/sbin/sshd -D -e -f "$folder/sshd_config"

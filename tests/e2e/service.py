@@ -32,7 +32,15 @@ class RealService(Service):
         self.post("/v1/machines", {key: known[key] for key in taken} | {"state": state, "instances": instances})
 
     def reached(self, validation: str, phase: str) -> None:
-        self.in_phase(validation, phase, LONG_S)
+        """Until it is in the phase, or past it; fails when it ends without."""
+
+        def reached_or_over() -> bool:
+            seen = self.validation(validation)
+            return seen["verdict"] is not None or phase in {entry["phase"] for entry in seen["phases"]}
+
+        self.until(reached_or_over, LONG_S, lambda: str(self.validation(validation)), every_s=0.03)
+        seen = self.validation(validation)
+        assert phase in {entry["phase"] for entry in seen["phases"]}, seen["reason"]
 
     def verdict(self, validation: str) -> Any:
         return self.settled(validation, LONG_S)

@@ -13,6 +13,7 @@ have, is described by the host in QEMU's firmware configuration (`opt/fleet-hard
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 HARDWARE = Path("/sys/firmware/qemu_fw_cfg/by_name/opt/fleet-hardware/raw")
 NVML_STATE = Path("/run/nvml-standin")
@@ -73,11 +74,11 @@ def make_rails(macs: "list[str]") -> None:
         run("rdma", "link", "add", f"rxe{index}", "type", "rxe", "netdev", name)
 
 
-def make_tools(tools: "dict[str, dict[str, object]]") -> None:
+def make_tools(tools: "dict[str, dict[str, Any]]") -> None:
     folder = Path("/usr/local/bin")
     folder.mkdir(parents=True, exist_ok=True)
     for name, tool in tools.items():
-        (folder / name).write_text(str(tool["script"]) if "script" in tool else replay(name, **tool))
+        (folder / name).write_text(tool["script"] if "script" in tool else replay(name, **tool))
         (folder / name).chmod(0o755)
 
 
