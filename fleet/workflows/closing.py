@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
-from fleet.core.errors import FleetError, RemoteError
+from fleet.core.errors import FleetError, Unreachable
 from fleet.engine.workflow import Next, Work
 from fleet.store import attention
 from fleet.workflows import host_evidence
@@ -28,24 +28,28 @@ def collect(world: World, work: Work, record: Record) -> Next:
         return Deadline.after(world.policy.call_deadline_s)
 
     sources: dict[str, Callable[[], bytes]] = {
-        "kernel_log.guest": lambda: GuestRun(world.hypervisor.guest(vm), record.id).kernel_log(limit, deadline()),
         "kernel_log.host": lambda: world.hypervisor.kernel_log(record.machine, record.since, limit, deadline()),
+        "kernel_log.guest": lambda: GuestRun(world.hypervisor.guest(vm), record.id).kernel_log(limit, deadline()),
         "kernel_log.console": lambda: world.hypervisor.console(vm, limit, deadline()),
     }
     have, tries = set(record.data.get("collected", [])), int(record.data.get("collect_tries", 0)) + 1
-    if record.data.get("aborted") and tries > 1:
-        have.add("kernel_log.guest")  # a guest that does not answer is asked once
+    asked = set(record.data.get("asked", []))
+    if record.data.get("aborted"):
+        have |= asked & {"kernel_log.guest"}  # a guest that does not answer is asked once
     writes, missing = [], {}
     for name, read in sources.items():
         if name in have:
             continue
         work.guard()  # all of them together may take longer than a lease: without it nobody's answer would ever be saved
+        asked.add(name)
         try:
             writes.append(keep(world, record, "kernel_log", name, read()))
             have.add(name)
-        except (RemoteError, FleetError) as exc:
+        except FleetError as exc:
             missing[name] = str(exc)
-    data = {"collected": sorted(have), "collect_tries": tries}
+            if name == "kernel_log.host" and isinstance(exc, Unreachable):
+                break  # the others go through the host
+    data = {"collected": sorted(have), "asked": sorted(asked), "collect_tries": tries}
     if missing and tries < _COLLECT_TRIES:
         return Next("collect", f"still without {', '.join(missing)}", 0.2 * 2**tries, data, in_order(*writes))
     why = (
