@@ -20,13 +20,14 @@ from tests.e2e.hardware import RAIL_GUID
 from tests.e2e.host import HERE, Host, pull_out
 from validators.tools import infiniband_sysfs, nvml
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(500)]
 FOREIGN = "7e7a1700-0000-4000-8000-000000000001"
 _numbers = itertools.count(1)
 
 
 def soon() -> Deadline:
-    return Deadline.after(30)
+    """A limit, not an expectation: the VM runs in software, beside whatever else the machine does."""
+    return Deadline.after(120)
 
 
 def new_vm(host: Host) -> TestVm:
@@ -43,7 +44,7 @@ def settled(hypervisor: Libvirt, vm: TestVm) -> PlacementView:
 def wait_for_ssh(hypervisor: Libvirt, vm: TestVm) -> None:
     for left in Deadline.after(150).poll(0.2):
         try:
-            hypervisor.guest(vm).run("true", Deadline.after(10))
+            hypervisor.guest(vm).run("true", Deadline.after(20))
         except RemoteError:
             if left == 0:
                 raise
@@ -142,7 +143,7 @@ def test_runner_measures_with_the_real_tools(hypervisor: Libvirt, vm: TestVm) ->
 
 def plan(vm: TestVm, *stages: list[dict[str, tuple[str, ...]]]) -> Mapping[str, Any]:
     def step(name: str, argv: tuple[str, ...]) -> dict[str, Any]:
-        return {"name": name, "argv": list(argv), "deadline_s": 60, "output_limit_bytes": 1 << 20}
+        return {"name": name, "argv": list(argv), "deadline_s": 200, "output_limit_bytes": 1 << 20}
 
     return {
         "validation": vm.validation,
@@ -151,7 +152,7 @@ def plan(vm: TestVm, *stages: list[dict[str, tuple[str, ...]]]) -> Mapping[str, 
 
 
 def follow(run: GuestRun) -> GuestPoll:
-    for _ in Deadline.after(120).poll(0.3):
+    for _ in Deadline.after(400).poll(0.3):
         poll = run.poll((), 1 << 20, soon())
         if poll.state is not None and poll.state.state is not RunState.RUNNING:
             break
