@@ -57,12 +57,13 @@ def register(db: Database, manifest: Manifest) -> None:
     with db.begin() as session:
         for entry in manifest.machines:
             order = _order(entry)
-            found = session.get(MachineRow, order.name)
             machine = order.machine("came with the simulated rack")
-            if found is None:
+            if session.get(MachineRow, order.name) is None:
                 machines.add(session, machine, BY)
-            elif machines.get(session, order.name).ssh != machine.ssh or found.guest_port != machine.guest_port:
-                machines.refresh(session, machine, BY)
+                continue
+            seen = machines.get(session, order.name)
+            if (seen.ssh, seen.guest_port) != (machine.ssh, machine.guest_port):
+                machines.refresh(session, seen, machine, BY)
 
 
 def prove(db: Database, library: Library, plan: str, manifest: Manifest, image: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from fleet.core.errors import Refused
+from fleet.core.errors import Conflict, Refused
 from fleet.core.model import Hold, Machine
 from fleet.core.states import Move, State
 from fleet.service.access import Permit
@@ -96,7 +96,10 @@ def import_(session: Session, permit: Permit, order: Import) -> Answer:
         raise InvalidRows(sorted(bad, key=lambda row: row["row"]))
     for row in good.values():
         if row.name in there:
-            machines.refresh(session, row.machine("updated by an import"), permit.actor.by)
+            seen = machines.get(session, row.name)
+            if seen.state is State.VALIDATING:
+                raise Conflict(f"a validation of {row.name} has begun meanwhile")
+            machines.refresh(session, seen, row.machine("updated by an import"), permit.actor.by)
         else:
             _insert(session, permit, row, "imported")
     return Answer.created({"imported": len(good), "added": len(names - there.keys()), "updated": len(there)})

@@ -63,9 +63,10 @@ def add(session: Session, machine: Machine, by: By) -> None:
     audit.write(session, by, "machine.added", machine=machine.name, detail={"sku": machine.sku, "state": machine.state})
 
 
-def refresh(session: Session, machine: Machine, by: By) -> None:
-    """Write the parts of a record that say how the machine is reached and what is in it; its state stays."""
-    session.execute(sa.update(MachineRow).where(MachineRow.name == machine.name).values(**_connection(machine)))
+def refresh(session: Session, seen: Machine, machine: Machine, by: By) -> None:
+    """Write the parts of a record that say how the machine is reached and what is in it; its state stays. Raises Conflict:
+    a validation that has begun since `seen` was read goes by the record as it was."""
+    _swap(session, seen, **_connection(machine))
     audit.write(session, by, "machine.refreshed", machine=machine.name)
 
 
@@ -84,13 +85,7 @@ def move(
     `also` are more columns to write with it. Raises IllegalMove, Conflict (the record changed since it was read)."""
     to = advance(seen.state, how)
     at = now(session)
-    swapped = session.execute(
-        sa.update(MachineRow)
-        .where(MachineRow.name == seen.name, MachineRow.version == seen.version)
-        .values(state=to, version=seen.version + 1, state_since=at, state_why=why, **also)
-    )
-    if swapped.rowcount != 1:  # type: ignore[attr-defined]
-        raise Conflict(f"{seen.name} changed since it was read; look again")
+    _swap(session, seen, state=to, state_since=at, state_why=why, **also)
     more = {"was": seen.state, "now": to, "why": why, **(detail or {})}
     audit.write(session, by, f"machine.{how}", machine=seen.name, detail=more)
     if notice := _notice(seen.state, to):
@@ -108,16 +103,16 @@ def move(
 
 def set_hold(session: Session, seen: Machine, hold: Hold | None, by: By) -> Machine:
     """Put a hold on, or lift it. Raises Conflict."""
-    swapped = session.execute(
-        sa.update(MachineRow)
-        .where(MachineRow.name == seen.name, MachineRow.version == seen.version)
-        .values(hold=None if hold is None else asdict(hold), version=seen.version + 1)
-    )
-    if swapped.rowcount != 1:  # type: ignore[attr-defined]
-        raise Conflict(f"{seen.name} changed since it was read; look again")
+    _swap(session, seen, hold=None if hold is None else asdict(hold))
     action, detail = ("machine.unheld", {}) if hold is None else ("machine.held", asdict(hold))
     audit.write(session, by, action, machine=seen.name, detail=detail)
     return get(session, seen.name)
+
+
+def touch(session: Session, seen: Machine) -> None:
+    """A fact about the machine was written beside its row (an instance, an event): whoever decides from what was read
+    before it must look again. Raises Conflict, since that may be the caller."""
+    _swap(session, seen)
 
 
 def add_instance(session: Session, machine: str, instance: str, kind: str = "tenant") -> None:
@@ -127,6 +122,17 @@ def add_instance(session: Session, machine: str, instance: str, kind: str = "ten
 
 def remove_instance(session: Session, machine: str, instance: str) -> None:
     session.execute(sa.delete(InstanceRow).where(InstanceRow.machine == machine, InstanceRow.id == instance))
+
+
+def _swap(session: Session, seen: Machine, **values: Any) -> None:
+    """Compare and swap on the version that `seen` has. Raises Conflict."""
+    swapped = session.execute(
+        sa.update(MachineRow)
+        .where(MachineRow.name == seen.name, MachineRow.version == seen.version)
+        .values(version=seen.version + 1, **values)
+    )
+    if swapped.rowcount != 1:  # type: ignore[attr-defined]
+        raise Conflict(f"{seen.name} changed since it was read; look again")
 
 
 def _notice(was: State, to: State) -> str | None:

@@ -108,6 +108,7 @@ def _placed(session: Session, machine: Machine, event: Event, by: By) -> str:
         if len(here) >= machine.capacity:
             return events.WAITING  # the last one's `removed` has not come yet: order is by instance, not by time
         machines.add_instance(session, machine.name, event.instance)
+        machines.touch(session, machine)  # who counts its instances at the same time counts again
         return events.APPLIED
     allocate(session, machine, event.instance, by, f"instance {event.instance} placed")
     return events.APPLIED
@@ -127,6 +128,8 @@ def _left(session: Session, machine: Machine, event: Event, by: By) -> str:
         machines.move(session, machine, Move.VACATE, why, by, detail={"event": event.id}, vacated_because=because)
         events.drop_waiting(session, machine.name, EventKind.KEPT)
         vacancy.open_vacancy(session, machine.name, why="the tenant's domain must be gone first")
+    else:
+        machines.touch(session, machine)  # of two that leave at once, one is the last
     return events.APPLIED
 
 
@@ -143,6 +146,7 @@ def _kept(session: Session, machine: Machine, event: Event, by: By) -> str:
         request_abort(session, row.run, reason, by.actor, list(begin.ABORTABLE))
     else:
         vacancy.look_now(session, machine.name)
+    machines.touch(session, machine)  # a settlement, or a start, that does not know of this yet must look again
     return events.WAITING
 
 

@@ -131,6 +131,10 @@ class Settlement:
             return
         for ticket in open_:
             tickets.close(self.session, ticket, BY.actor, self.decision.reason, self.record.id)
+        if self._said_to_stay():
+            self._move(Move.RESTORE_VACATED)
+            self._look_for_tenant()
+            return
         self._move(Move.PASS)
         attention.settle(self.session, BY.actor, machine=self.machine.name)
         apply_waiting(self.session, self.machine.name, BY)
@@ -138,7 +142,7 @@ class Settlement:
     def _restore(self) -> None:
         """Aborted, or failed where the site only observes: back to the prior state, and nobody is condemned."""
         prior, clean = State(self.record.prior_state), self._seen_clean()
-        if prior is State.AVAILABLE and clean:
+        if prior is State.AVAILABLE and clean and not self._said_to_stay():
             self._move(Move.RESTORE_AVAILABLE)
             apply_waiting(self.session, self.machine.name, BY)
             return
@@ -149,15 +153,22 @@ class Settlement:
         name, attempt = self.machine.name, int(self.data.get("attempt", 1))
         waits = self.world.policy.abort_retries_s
         aborted = self.decision.verdict is Verdict.ABORTED
-        kept = events.waiting(self.session, name, EventKind.KEPT) is not None
-        if kept:
-            vacancy.open_vacancy(self.session, name, why="a migration was rolled back")
+        if self._said_to_stay():
+            self._look_for_tenant()
         elif aborted and prior is State.VACATED and self._retries() and attempt <= len(waits):
             wait_s, why = waits[attempt - 1], f"attempt {attempt} was aborted: {self.decision.reason}"
             trigger = Trigger(self.record.trigger)
             vacancy.open_vacancy(self.session, name, why=why, trigger=trigger, attempt=attempt + 1, after_s=wait_s)
         else:
             self._tell(clean)
+
+    def _said_to_stay(self) -> bool:
+        """The newest event says that the last tenant is still there. Until a look has shown whether that is true, the
+        machine is nobody else's, whatever the checks said."""
+        return events.waiting(self.session, self.machine.name, EventKind.KEPT) is not None
+
+    def _look_for_tenant(self) -> None:
+        vacancy.open_vacancy(self.session, self.machine.name, why="a migration was rolled back")
 
     def _retries(self) -> bool:
         """A manual run, and one that a person ended, never comes back by itself."""

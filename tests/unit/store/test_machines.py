@@ -134,3 +134,23 @@ def test_a_name_is_given_once(db: Database) -> None:
     with pytest.raises(sa.exc.IntegrityError):
         add(db, "m1")
     assert actions(db) == ["machine.added"]
+
+
+def test_a_record_is_refreshed_only_as_it_was_seen(db: Database) -> None:
+    """A validation that begins in between goes by the record as it was."""
+    add(db, "m1", state=State.VACATED)
+    seen = get(db, "m1")
+    move(db, seen, Move.START_VALIDATION)
+    with pytest.raises(Conflict), db.begin() as session:
+        machines.refresh(session, seen, machine("m1", guest_port=2222), ALICE)
+    assert get(db, "m1").guest_port == 22
+
+
+def test_who_decided_from_what_was_before_a_touch_looks_again(db: Database) -> None:
+    add(db, "m1", state=State.VACATED)
+    seen = get(db, "m1")
+    with db.begin() as session:
+        machines.touch(session, seen)
+    with pytest.raises(Conflict):
+        move(db, seen, Move.START_VALIDATION)
+    assert get(db, "m1").state is State.VACATED

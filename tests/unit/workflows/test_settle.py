@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from fleet.core.errors import Conflict
 from fleet.core.model import Machine, Slot, SlotKind, SshTarget, Trigger, Verdict
-from fleet.core.states import State
+from fleet.core.states import Move, State
 from fleet.engine.worker import Worker
 from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.store import machines, site, tickets, validations
 from fleet.store.audit import By
 from fleet.store.database import Database
-from fleet.store.tables import AttentionRow, NoticeRow, RunRow, TicketRow
+from fleet.store.tables import AttentionRow, MachineRow, NoticeRow, RunRow, TicketRow
 from fleet.workflows import begin
 from fleet.workflows.events import Event, EventKind, apply
 from fleet.workflows.playbook import Playbook
@@ -257,6 +258,35 @@ def test_a_placed_event_that_waited_is_true_after_the_pass(case: Case) -> None:
     case.settle(GOOD)
     assert case.machine.state is State.ALLOCATED
     assert [i.id for i in case.machine.instances] == ["b"]
+
+
+@pytest.mark.parametrize(("prior", "aborted"), [(State.VACATED, None), (State.AVAILABLE, None), (State.AVAILABLE, "x")])
+def test_a_tenant_that_is_said_to_stay_keeps_the_machine_out_until_a_look(
+    case: Case, prior: State, aborted: str | None
+) -> None:
+    """The event came too late to abort the run; the domain may not be back yet."""
+    case.begin(prior)
+    with case.db.begin() as session:
+        session.execute(sa.update(MachineRow).values(vacated_because={"instance": "a"}))
+        session.execute(sa.update(RunRow).values(phase="teardown"))
+        assert apply(session, Event("e-k", EventKind.KEPT, "m1", "a"), BY).state == "waiting"
+        session.execute(sa.update(RunRow).values(phase=begin.FIRST))
+    case.settle(GOOD, aborted=aborted)
+    assert case.machine.state is State.VACATED
+    assert [run.why for run in case.vacancies()] == ["a migration was rolled back"]
+    assert case.rows(NoticeRow) == [] or case.rows(NoticeRow)[-1].kind != "pool.returned"
+
+
+def test_an_event_that_comes_while_a_verdict_is_settled_is_seen_by_it(case: Case) -> None:
+    case.begin(State.VACATED)
+    with case.db.begin() as session:
+        session.execute(sa.update(MachineRow).values(vacated_because={"instance": "a"}))
+    with case.db.read() as session:
+        seen = machines.get(session, "m1")
+    with case.db.begin() as session:
+        apply(session, Event("e-k", EventKind.KEPT, "m1", "a"), BY)
+    with pytest.raises(Conflict), case.db.begin() as session:
+        machines.move(session, seen, Move.PASS, "all passed", BY)
 
 
 def test_the_vms_keys_leave_the_record_with_the_verdict(case: Case) -> None:
