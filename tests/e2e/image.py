@@ -50,6 +50,8 @@ def image() -> Image:
     folder = cache / _key()
     with _locked(cache / "lock"):
         if not folder.is_dir():
+            for left in cache.glob("building-*"):  # by a run that was killed
+                shutil.rmtree(left)
             work = Path(tempfile.mkdtemp(dir=cache, prefix="building-"))
             try:
                 _build(work)
