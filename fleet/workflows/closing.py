@@ -1,18 +1,19 @@
 """The way out of every validation: collect the logs, take the test VM down and see the devices back, settle."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
 from fleet.core.errors import FleetError, Unreachable
+from fleet.core.model import HostView
 from fleet.engine.workflow import Next, Work
 from fleet.store import attention
 from fleet.workflows import host_evidence
 from fleet.workflows.guest import GuestRun
 from fleet.workflows.record import Record, fence, in_order, keep, tenant_on
-from fleet.workflows.settle import settle_now
+from fleet.workflows.settle import BY, settle_now
 from fleet.workflows.world import World
 
 _COLLECT_TRIES = 5
@@ -82,11 +83,22 @@ def teardown(world: World, work: Work, record: Record) -> Next:
         )
         writes.append(keep(world, record, "kernel_log", "kernel_log.host", log))
     world.hypervisor.forget(vm, Deadline.after(world.policy.call_deadline_s))
-    data: dict[str, Any] = {"vm_gone": True, "devices_back": not bad}
-    if view.tenants:  # reality wins, also over checks that have passed
-        reason, there = tenant_on(view)
-        data |= {"aborted": record.data.get("aborted") or reason, **there}
+    data: dict[str, Any] = {"vm_gone": True, "devices_back": not bad, **_overtaken(record, view)}
+    writes.append(lambda session: attention.settle(session, BY.actor, machine=machine.name, kind="teardown"))
     return Next("settle", "the test VM is gone", data=data, within=in_order(*writes))
+
+
+def _overtaken(record: Record, view: HostView) -> Mapping[str, Any]:
+    """What ends a validation whatever its checks have shown: a tenant's domain, since reality wins; a host that went down
+    meanwhile, since its log up to then, and why it did, are not known."""
+    reason: str | None = record.data.get("aborted")
+    data: Mapping[str, Any] = {}
+    if view.tenants:
+        seen, data = tenant_on(view)
+        reason = reason or seen
+    if view.boot_id != record.data.get("boot_id", view.boot_id):
+        reason = reason or "the host was restarted while it was validated"
+    return data if reason is None else {**data, "aborted": reason}
 
 
 def settle(world: World, work: Work, record: Record) -> Next:
