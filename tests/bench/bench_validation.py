@@ -3,7 +3,7 @@
 The bound is measured in the same run on the same simulated rack: the same VM, runner and plan, driven by the same drivers in a
 bare loop without records, engine or verdict. Goal: at most 1.5 s wall and 0.3 s CPU added.
 
-    python tests/bench/bench_validation.py [RUNS]
+    python -m tests.bench.bench_validation [RUNS]
 """
 
 import statistics
