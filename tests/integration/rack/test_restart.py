@@ -15,7 +15,7 @@ from tests.integration.rack.service import Service
 
 ENV = {
     "FLEET_PLAYBOOKS__DIRECTORIES": json.dumps([str(PLAYBOOKS)]),
-    "FLEET_VALIDATION__DEFAULT_PLAN": SHORT["default_plan"],
+    "FLEET_VALIDATION__DEFAULT_PLAN": "short-all",  # some seconds, so that something can happen meanwhile
     "FLEET_VALIDATION__MINIMUM_CHECKS": json.dumps(SHORT["minimum_checks"]),
     "FLEET_VALIDATION__HOST_LOOK_S": "0.5",
     "FLEET_BUDGETS__PER_RACK": "8",
@@ -82,13 +82,16 @@ def test_a_tenant_that_appears_during_a_validation_has_the_machine(service: Serv
     assert domains[0]["instance"] is not None
 
 
-def test_a_tenant_said_to_stay_is_back_at_once_when_nothing_was_placed_yet(service: Service) -> None:
+def test_a_tenant_said_to_stay_is_back_when_no_validation_has_begun(service: Service) -> None:
+    """A paused fleet begins none, and the tenant comes back all the same."""
+    service.post("/v1/pause", {"reason": "a test"})
     assert event(service, "k-1", "migrated", "lab-01", "tenant-1") == "applied"
     assert service.machine("lab-01")["state"] == "vacated"
     assert event(service, "k-2", "kept", "lab-01", "tenant-1") == "waiting"
     machine = in_state(service, "lab-01", "allocated")
     assert [i["id"] for i in machine["instances"]] == ["tenant-1"]
-    assert attention(service, "lab-01") == []
+    assert (attention(service, "lab-01"), validations(service, "lab-01")) == ([], [])
+    service.post("/v1/resume", {})
 
 
 def test_a_tenant_said_to_stay_ends_the_validation(service: Service) -> None:
