@@ -105,12 +105,13 @@ def logs(session: Session, id_: str) -> Json:
 
 
 def log(session: Session, services: Services, id_: str, measurement: str, stream: str) -> bytes:
-    """One raw output, byte for byte as stored. Raises NotFound."""
-    names = {(row["name"], row["stream"]) for row in logs(session, id_)["items"]}
-    if (measurement, stream) not in names:
-        there = ", ".join(sorted(f"{name}/{of}" for name, of in names)) or "none"
+    """One raw output, byte for byte as stored. Raises NotFound, StoreError."""
+    validations.get(session, id_)
+    files = {(row.name, of): file for row in validations.measurements(session, id_) for of, file in row.files.items()}
+    if (measurement, stream) not in files:
+        there = ", ".join(sorted(f"{name}/{of}" for name, of in files)) or "none"
         raise NotFound(f"validation {id_} has no log {measurement}/{stream}; there is: {there}")
-    return services.evidence.get(id_, measurement, stream)
+    return services.evidence.get(files[measurement, stream])
 
 
 def _logs(row: MeasurementRow) -> list[Json]:

@@ -80,6 +80,9 @@ def _ended_badly(record: Record, poll: GuestPoll) -> str | None:
         return "the runner left no state in the test VM: it was not started, or its disk is gone"
     if poll.state.state == "broken":
         return f"the runner in the test VM broke: {poll.state.reason}"
+    # some names are evidence of the control plane's own, which no guest may replace
+    if strange := sorted(set(poll.state.checks) - set(record.playbook.step_names(record.machine))):
+        return f"the runner in the test VM reports {strange[0]}, which is not in the plan"
     if poll.state.boot_id != record.data.get("guest_boot_id"):
         return "the test VM was restarted while the checks ran"
     return None

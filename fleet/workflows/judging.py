@@ -6,6 +6,7 @@ from typing import Any
 import structlog
 
 import validators
+from fleet.core.errors import NotFound, StoreError
 from fleet.core.model import Machine
 from fleet.store.evidence import EvidenceFolder
 from fleet.store.tables import MeasurementRow
@@ -21,9 +22,10 @@ ones or does not come back is a failing measurement. Always enforced."""
 
 
 def read(row: MeasurementRow, evidence: EvidenceFolder) -> Measurement:
-    """The stored measurement as the judges want it; undecodable bytes are shown as U+FFFD."""
+    """The stored measurement as the judges want it; undecodable bytes are shown as U+FFFD. Raises NotFound and StoreError
+    where its files are gone, or are no longer what was measured."""
     text = {
-        stream: evidence.get(row.validation, row.name, stream).decode("utf-8", "replace") if stream in row.files else ""
+        stream: evidence.get(row.files[stream]).decode("utf-8", "replace") if stream in row.files else ""
         for stream in ("stdout", "stderr")
     }
     return Measurement(
@@ -80,20 +82,41 @@ def judge_all(
     could not be run: a guest that hung is no evidence, but what its console says may be."""
     by_check: dict[str, list[Measurement]] = {}
     results: dict[str, CheckResult] = {}
+    damaged: list[tuple[str, str]] = []
+    planned = () if playbook.sku is None else playbook.step_names(machine)
     for row in rows:
-        measurement = read(row, evidence)
-        if check_of(row.name) in HOST_CHECKS:
-            results[check_of(row.name)] = host_result(check_of(row.name), measurement)
+        check = check_of(row.name)
+        try:
+            measurement = read(row, evidence)
+        except (NotFound, StoreError) as exc:
+            damaged.append((check, str(exc)))
+            continue
+        if check in HOST_CHECKS:
+            results[check] = host_result(check, measurement)
         else:
-            by_check.setdefault(check_of(row.name), []).append(measurement)
+            by_check.setdefault(check, []).append(measurement)
     for name in playbook.plan.names:
         results[name] = judge_check(name, by_check.get(name, []), playbook, machine, since)
         if ended_by is not None and name not in by_check and results[name].outcome is Outcome.NOT_RUN:
             results[name] = conclude(name, [not_run("not_reached", f"its turn did not come: {ended_by}")])
+        elif ended_by is None:
+            missing = [step for step in planned if check_of(step) == name and step not in {row.name for row in rows}]
+            results[name] = _with_gaps(results[name], [f"the reading {step} was not made" for step in missing])
+    for check in dict.fromkeys(check for check, _ in damaged):
+        why = [reason for of, reason in damaged if of == check]
+        results[check] = _with_gaps(results.get(check, CheckResult(check, Outcome.NOT_RUN, "", ())), why)
     gap = any(r.outcome is Outcome.NOT_RUN for r in results.values())
     if gap and "kernel_log" not in results and playbook.sku is not None and "kernel_log" in by_check:
         results["kernel_log"] = judge_check("kernel_log", by_check["kernel_log"], playbook, machine, since)
     return results
+
+
+def _with_gaps(result: CheckResult, why: Sequence[str]) -> CheckResult:
+    """A check that passed did so without these: that proves nothing. What failed, has failed."""
+    if result.outcome in (Outcome.FAILED, Outcome.SKIPPED) or not why:
+        return result
+    findings = [*result.findings, *(not_run("not_measured", reason) for reason in why)]
+    return conclude(result.check, findings, result.facts, result.limits)
 
 
 def host_result(check: str, measurement: Measurement) -> CheckResult:

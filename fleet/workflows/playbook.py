@@ -110,6 +110,10 @@ class Playbook:
                 stages.append(steps)
         return stages
 
+    def step_names(self, machine: Machine) -> tuple[str, ...]:
+        """What the guest measures: the only names that it may report, and all that a pass needs."""
+        return tuple(step.name for stage in self.stages(machine) for step in stage)
+
     def runner_plan(self, validation: str, machine: Machine) -> dict[str, Any]:
         """The document that the runner in the guest reads."""
         return {

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
+from fleet.core.errors import NotFound, StoreError
 from fleet.core.model import Trigger, Verdict
 from fleet.core.states import Move, State
 from fleet.engine.workflow import Work
@@ -243,6 +244,9 @@ def _last_log(world: World, record: Record) -> tuple[str, ...]:
     with world.db.read() as session:
         rows = [m for m in validations.measurements(session, record.id) if m.check == "kernel_log"]
     for row in rows:
-        text = judging.read(row, world.evidence).stdout
+        try:
+            text = judging.read(row, world.evidence).stdout
+        except (NotFound, StoreError) as exc:  # the verdict was made without it
+            text = str(exc)
         lines += [f"{row.name.partition('.')[2]}: {line}" for line in text.splitlines()[-25:]]
     return tuple(lines)
