@@ -11,7 +11,7 @@ from typing import Any
 
 from validators.base import Check, CheckResult, Ended, Finding, Measurement, Subject, conclude, failed, not_run, passed
 from validators.catalogue import Evidence
-from validators.record import incomplete, not_applicable, of_check, same_pci
+from validators.record import not_applicable, of_check, same_pci
 from validators.tools import kernel_log
 from validators.tools.kernel_log import KernelEvent
 
@@ -83,8 +83,10 @@ def _was_read(measurement: Measurement) -> bool:
 
 def _gaps(source: str, measurement: Measurement) -> Iterator[Finding]:
     """A cut console is no gap beside the guest's log, which it repeats."""
-    if source != "console" and measurement.ended is Ended.EXITED:
-        yield from incomplete(measurement, f"the {source}'s kernel log")
+    if source != "console" and measurement.ended is Ended.EXITED and measurement.truncated:
+        yield not_run(
+            "truncated", f"the {source}'s kernel log is longer than what is kept of it: only its end was read"
+        )
 
 
 def _incidents(

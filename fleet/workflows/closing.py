@@ -18,6 +18,7 @@ from fleet.workflows.world import World
 
 _COLLECT_TRIES = 5
 _SOON_S = 0.15
+_LOOK_IS_OLD_S = 60.0  # a verdict that was held up (the service was down, the disk full) looks at the host again
 
 
 def collect(world: World, work: Work, record: Record) -> Next:
@@ -44,7 +45,7 @@ def collect(world: World, work: Work, record: Record) -> Next:
         work.guard()  # all of them together may take longer than a lease: without it nobody's answer would ever be saved
         asked.add(name)
         try:
-            writes.append(keep(world, record, "kernel_log", name, read()))
+            writes.append(_keep_log(world, record, name, read()))
             have.add(name)
         except FleetError as exc:
             missing[name] = str(exc)
@@ -72,8 +73,8 @@ def teardown(world: World, work: Work, record: Record) -> Next:
     if view.domain(vm.uuid) is not None:
         return Next("teardown", "the test VM is still there", _SOON_S, data={"torn_down": False})
     bad = host_evidence.not_answering(machine, view)
-    if bad and work.run.in_phase_s < world.policy.device_return_s:
-        return Next("teardown", f"{len(bad)} devices are not back yet", _SOON_S * 4)
+    if bad and (waits := host_evidence.may_answer_yet(work, world.policy)) is not None:
+        return Next("teardown", f"{len(bad)} devices are not back yet", _SOON_S * 4, data=waits)
     text = host_evidence.as_text(machine, view, "after the test VM")
     writes = [keep(world, record, "device_return", "device_return", text)]
     work.guard()  # again a lease for the calls that follow
@@ -81,11 +82,21 @@ def teardown(world: World, work: Work, record: Record) -> Next:
         log = world.hypervisor.kernel_log(
             machine, record.since, world.policy.log_limit_bytes, Deadline.after(world.policy.call_deadline_s)
         )
-        writes.append(keep(world, record, "kernel_log", "kernel_log.host", log))
+        writes.append(_keep_log(world, record, "kernel_log.host", log))
     world.hypervisor.forget(vm, Deadline.after(world.policy.call_deadline_s))
-    data: dict[str, Any] = {"vm_gone": True, "devices_back": not bad, **_overtaken(record, view)}
+    data: dict[str, Any] = {
+        "vm_gone": True,
+        "devices_back": not bad,
+        **_overtaken(record, view),
+        **host_evidence.ANSWERED,
+    }
     writes.append(lambda session: attention.settle(session, BY.actor, machine=machine.name, kind="teardown"))
     return Next("settle", "the test VM is gone", data=data, within=in_order(*writes))
+
+
+def _keep_log(world: World, record: Record, name: str, log: bytes) -> Callable[[Session], None]:
+    """A log that fills its limit is the end of a longer one: what was cut off may be the line that condemns."""
+    return keep(world, record, "kernel_log", name, log, truncated=len(log) >= world.policy.log_limit_bytes)
 
 
 def _overtaken(record: Record, view: HostView) -> Mapping[str, Any]:
@@ -102,6 +113,8 @@ def _overtaken(record: Record, view: HostView) -> Mapping[str, Any]:
 
 
 def settle(world: World, work: Work, record: Record) -> Next:
+    if record.data.get("vm_gone") and work.run.in_phase_s > _LOOK_IS_OLD_S:
+        return Next("teardown", "the last look at the host was long ago")
     decision, within = settle_now(world, work, record)
     return Next.done(f"{decision.verdict}: {decision.reason}", within=within)
 

@@ -1,8 +1,11 @@
 """What a look at the host says of the machine's devices, as stored evidence: before the test VM and after it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from fleet.core.model import DeviceState, HostView, Machine, Slot
+from fleet.engine.workflow import Work
+from fleet.workflows.world import Policy
 
 _FACT = {
     DeviceState.MISSING: "is not on the host's PCI bus",
@@ -15,6 +18,17 @@ def not_answering(machine: Machine, view: HostView) -> list[tuple[Slot, DeviceSt
     data is not healthy."""
     states = ((slot, view.devices.get(slot.pci, DeviceState.MISSING)) for slot in machine.slots)
     return [(slot, state) for slot, state in states if state is not DeviceState.ANSWERS]
+
+
+ANSWERED: Mapping[str, Any] = {"silent_devices_since": None}
+"""The run's data when all devices answer, or have been judged."""
+
+
+def may_answer_yet(work: Work, policy: Policy) -> Mapping[str, Any] | None:
+    """The run's data for waiting a little more, None when the devices have had `device_return_s`. Counted from the first
+    look that missed them: the phase may be much older (a VM that took minutes to go, a host that was away)."""
+    since = float(work.run.data.get("silent_devices_since") or work.run.now)
+    return {"silent_devices_since": since} if work.run.now - since < policy.device_return_s else None
 
 
 def as_text(machine: Machine, view: HostView, when: str) -> bytes:

@@ -21,6 +21,10 @@ HOST_CHECKS = ("host_inventory", "device_return")
 ones or does not come back is a failing measurement. Always enforced."""
 
 
+COLLECTED = ("kernel_log.host",)
+"""What the control plane reads for the plan's checks and a pass needs. Of guest and console one is enough (the judge)."""
+
+
 def read(row: MeasurementRow, evidence: EvidenceFolder) -> Measurement:
     """The stored measurement as the judges want it; undecodable bytes are shown as U+FFFD. Raises NotFound and StoreError
     where its files are gone, or are no longer what was measured."""
@@ -83,7 +87,7 @@ def judge_all(
     by_check: dict[str, list[Measurement]] = {}
     results: dict[str, CheckResult] = {}
     damaged: list[tuple[str, str]] = []
-    planned = () if playbook.sku is None else playbook.step_names(machine)
+    planned = () if playbook.sku is None else (*playbook.step_names(machine), *COLLECTED)
     for row in rows:
         check = check_of(row.name)
         try:

@@ -119,13 +119,12 @@ def _preflight(world: World, work: Work, record: Record) -> Next:
             deadline = Deadline.after(world.policy.call_deadline_s)
             world.hypervisor.remove_domain(machine, domain.uuid, domain.validation, fence(work), deadline)
         return Next("preflight", "removed a test VM that no live validation owns", _SOON_S)
-    data = {"since": view.wall, "boot_id": view.boot_id}
+    data = {"since": view.wall, "boot_id": view.boot_id, **host_evidence.ANSWERED}
     text = host_evidence.as_text(machine, view, "before the test VM")
     bad = host_evidence.not_answering(machine, view)
-    if (
-        bad and work.run.in_phase_s < world.policy.device_return_s
-    ):  # the last VM's functions may still be in their reset
-        return Next("preflight", f"{len(bad)} devices do not answer yet", _SOON_S * 4)
+    if bad and (waits := host_evidence.may_answer_yet(work, world.policy)) is not None:
+        # the last VM's functions may still be in their reset
+        return Next("preflight", f"{len(bad)} devices do not answer yet", _SOON_S * 4, data=waits)
     if bad:
         keep_look = keep(world, record, "host_inventory", "host_inventory", text)
         why = f"{len(bad)} devices do not answer on the host"

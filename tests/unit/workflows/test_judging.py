@@ -66,6 +66,13 @@ def test_without_the_reading_after_the_stress_nothing_has_passed(tmp_path: Path,
     assert result.reason == f"the reading {check}.2 was not made"
 
 
+def test_without_the_hosts_log_nothing_is_known_of_the_host(tmp_path: Path) -> None:
+    quiet = {"kernel_log.guest": "[    0.0] Linux version 6.8.0\n", "kernel_log.console": ""}
+    assert Case(tmp_path, {**OUTPUTS, **quiet}).judge()["kernel_log"].outcome is Outcome.NOT_RUN
+    quiet["kernel_log.host"] = ""
+    assert Case(tmp_path, {**OUTPUTS, **quiet}).judge()["kernel_log"].outcome is Outcome.PASSED
+
+
 def test_a_changed_file_is_no_evidence(tmp_path: Path) -> None:
     case = Case(tmp_path, {**OUTPUTS, "gpu_inventory.2": inventory(missing=[3])})
     case.spoil("gpu_inventory.2")
