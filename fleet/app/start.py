@@ -67,7 +67,7 @@ def up(
             manifest = stack.enter_context(rack.running(data / "lab", lab))
             hypervisor, control = rack.hypervisor(hypervisor, manifest), rack.RackControl(rack.client(manifest))
             rack.register(db, manifest)
-            rack.prove(db, parts.library(settings), settings.validation.default_plan, manifest, parts.image(hypervisor))
+            rack.prove(db, parts.library(settings), manifest, parts.image(hypervisor))
             stack.enter_context(rack.tenants_following(db, manifest))
         _set_mode(db, settings)
         stack.enter_context(parts.working(settings, db, hypervisor, parts.image(hypervisor)))

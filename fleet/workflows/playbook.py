@@ -2,6 +2,7 @@
 computed again with exactly what it was made with."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -136,18 +137,22 @@ class Playbook:
         """How long the runner may take if every step takes all of its time, and a minute for itself."""
         return 60.0 + sum(max(step.deadline_s for step in stage) for stage in self.stages(machine))
 
-    def digest(self, image: Mapping[str, Any]) -> str:
-        """Names what must have passed a machine of the SKU before it may condemn one: image, SKU file and checks."""
-        return hashlib.sha256(f"{image.get('digest')} {self.sku_sha256} {_checks_sha256()}".encode()).hexdigest()
+    def proofs(self, image: Mapping[str, Any]) -> Mapping[str, str]:
+        """By check, a digest of what must have passed a machine of the SKU before it may condemn one: image, SKU file, the
+        code that measures and judges, and the plan's options, which say what is measured (a shorter NCCL run is slower).
+        The kernel log is judged also where the plan does not name it."""
+        shared = f"{image.get('digest')} {self.sku_sha256} {_checks_sha256()}"
+        return {
+            name: hashlib.sha256(f"{shared} {name} {json.dumps(options, sort_keys=True)}".encode()).hexdigest()
+            for name in {*self.plan.names, "kernel_log"}
+            for options in [self.plan.check(name).options]
+        }
 
 
 @lru_cache(maxsize=1)
 def _checks_sha256() -> str:
-    """Over the source of the judges: other code is another opinion."""
-    root = Path(validators.__file__).parent
-    files = sorted(
-        p for p in root.rglob("*") if p.suffix in (".py", ".yaml") and "guest" not in p.relative_to(root).parts
-    )
+    """Over the source of the checks: other code is another opinion."""
+    files = sorted(p for p in Path(validators.__file__).parent.rglob("*") if p.suffix in (".py", ".yaml"))
     return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()
 
 

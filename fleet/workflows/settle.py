@@ -1,6 +1,6 @@
 """Settling: the verdict, the machine's next state, tickets and notices, in one transaction with the end of the run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -27,7 +27,8 @@ def settle_now(world: World, work: Work, record: Record) -> tuple[Decision, Call
     with world.db.read() as session:
         rows = validations.measurements(session, record.id)
         needed = _needed_by_tickets(tickets.open_of(session, record.machine.name), before=work.run.created_at)
-        proven = validations.is_proven(session, record.machine.sku, record.playbook.digest(record.image))
+        proofs = record.playbook.proofs(record.image).items()
+        proven = {check for check, digest in proofs if validations.is_proven(session, record.machine.sku, digest)}
     ended_by = record.data.get("aborted") or record.data.get("ended_by")
     results = judging.judge_all(rows, world.evidence, record.playbook, record.machine, record.since, ended_by)
     enforced = record.playbook.enforced | set(judging.HOST_CHECKS) | ({"kernel_log"} - set(record.playbook.plan.names))
@@ -50,13 +51,16 @@ def _needed_by_tickets(open_: Sequence[TicketRow], before: float) -> set[str]:
     return {str(c) for t in fixed for c in t.checks if c not in judging.HOST_CHECKS}
 
 
-def _may_not_condemn(record: Record, decision: Decision, proven: bool) -> Decision | None:
-    """An image, checks or limits that have never passed a machine of this SKU condemn nothing: the fault may be theirs.
-    What the host itself says of a device needs no such proof."""
-    if decision.verdict is not Verdict.FAILED or proven or set(decision.failed) & set(judging.HOST_CHECKS):
+def _may_not_condemn(record: Record, decision: Decision, proven: Collection[str]) -> Decision | None:
+    """A check that has never passed a machine of this SKU with this image, these limits and these options condemns nothing:
+    the fault may be its own. What the host itself says of a device needs no such proof."""
+    if decision.verdict is not Verdict.FAILED or set(decision.failed) & {*proven, *judging.HOST_CHECKS}:
         return None
-    what = f"test image, checks and limits have not passed any {record.machine.sku} machine yet, so they condemn none"
-    return Decision(Verdict.ABORTED, f"would be failed ({decision.reason}), but {what}")
+    what = f"{', '.join(decision.failed)} has not passed any {record.machine.sku} machine yet as it was run here"
+    return Decision(
+        Verdict.ABORTED,
+        f"would be failed ({decision.reason}), but {what} (image, limits, options), so it condemns none",
+    )
 
 
 class Settlement:
@@ -98,8 +102,9 @@ class Settlement:
                 limits=dict(result.limits),
             )
         if self.decision.verdict is Verdict.PASSED:
-            digest = self.record.playbook.digest(self.record.image)
-            validations.prove(self.session, self.machine.sku, digest, row.id)
+            for check, digest in self.record.playbook.proofs(self.record.image).items():
+                if check in self.results and self.results[check].outcome is Outcome.PASSED:
+                    validations.prove(self.session, self.machine.sku, digest, row.id)
 
     def move_machine(self) -> None:
         """One way for each verdict; a tenant that is really there comes before all of them."""

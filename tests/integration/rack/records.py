@@ -38,8 +38,7 @@ def ready(db: Database, settings: Settings, manifest: Manifest) -> Mapping[str, 
     image = parts.image(rack.hypervisor(settings.hypervisor, manifest))
     library = parts.library(settings)
     rack.register(db, manifest)
-    for plan in library.plan_names():
-        rack.prove(db, library, plan, manifest, image)
+    rack.prove(db, library, manifest, image)
     with db.begin() as session:
         site.set_mode(session, "enforce", BY)
     return image

@@ -16,7 +16,7 @@ from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.store import machines, site, tickets, validations
 from fleet.store.audit import By
 from fleet.store.database import Database
-from fleet.store.tables import AttentionRow, MachineRow, NoticeRow, RunRow, TicketRow
+from fleet.store.tables import AttentionRow, MachineRow, NoticeRow, ProvenRow, RunRow, TicketRow
 from fleet.workflows import begin
 from fleet.workflows.events import Event, EventKind, apply
 from fleet.workflows.playbook import Playbook
@@ -113,6 +113,13 @@ def test_a_pass_returns_the_machine_and_tells_the_scheduler(case: Case) -> None:
     assert [n.kind for n in case.rows(NoticeRow)] == ["pool.returned"]
     assert case.rows(TicketRow) == []
     assert case.rows(AttentionRow) == []
+
+
+def test_a_pass_proves_each_check_that_has_passed(case: Case) -> None:
+    case.begin(State.VACATED)
+    case.settle(GOOD)
+    proofs = Playbook.load(case.world.library, "quick", "sim-a100x8").proofs({})
+    assert {row.digest for row in case.rows(ProvenRow)} == {proofs[check] for check in GOOD}
 
 
 def test_a_failure_files_a_ticket_with_machine_slot_and_number(case: Case) -> None:
