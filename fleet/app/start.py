@@ -116,5 +116,5 @@ def _announced(db: Database, url: str, log_file: Path | None, lab: int) -> Servi
     if saved is not None and saved.token != token:
         file.replace(file.with_name(file.name + ".before"))  # it was of another service, whose token is nowhere else
     profile.write(file, Profile(url, token))
-    command = sys.argv[0] if "/" in sys.argv[0] else "fleet"
+    command = str(Path(sys.argv[0]).absolute()) if "/" in sys.argv[0] else "fleet"  # another terminal is elsewhere
     return Service(url, token, file, command, log_file, lab)

@@ -1,6 +1,7 @@
 """`fleet up`, `fleet serve`, `fleet worker`: the servers. Everything else of the command line is a client of them."""
 
 import io
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import typer
 
 from fleet.cli.exits import CommandError, Exit
 from fleet.cli.output import say
-from fleet.core.errors import InvalidInput, Refused, StoreBusy, StoreError
+from fleet.core.errors import InvalidInput, Refused, RemoteError, StoreBusy, StoreError
 
 if TYPE_CHECKING:
     from fleet.app.start import Service
@@ -72,11 +73,12 @@ def _server() -> Iterator[None]:
     """Around a server: why it did not start, as a sentence and an exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a server's reader, such as a log file, does not wait for its end
+    before = os.umask(0o077)  # database and evidence tell of tenants, and of a test VM's keys while it lives
     try:
         yield
     except InvalidInput as exc:
         raise CommandError(str(exc), Exit.USAGE) from exc
-    except StoreBusy as exc:
+    except (StoreBusy, RemoteError) as exc:  # the other one: the simulated rack did not start
         raise CommandError(str(exc), Exit.NOT_REACHED) from exc
     except (Refused, StoreError) as exc:
         raise CommandError(str(exc), Exit.REFUSED) from exc
@@ -84,6 +86,8 @@ def _server() -> Iterator[None]:
         if exc.filename is None:
             raise
         raise CommandError(f"{exc.filename}: cannot be used: {exc.strerror}", Exit.USAGE) from exc
+    finally:
+        os.umask(before)
 
 
 def _flags(database: str | None, listen: str | None) -> dict[str, str]:

@@ -128,6 +128,10 @@ def test_the_demonstration_ends_in_three_verdicts_and_is_not_repeated(home):
     tickets = home.json("ticket", "list")["items"]
     assert [ticket["machine"] for ticket in tickets] == ["lab-03"]
 
+    records = [file for name in ("fleet.*", "evidence/**/*") for file in home.path.glob(name)]
+    assert len(records) > 20
+    assert not [file for file in records if file.stat().st_mode & 0o077]
+
     other = home.fleet("up", "--lab", "6", "--listen", "127.0.0.1:0")
     assert other.returncode == 4
     assert f"is in use by `fleet up`, process {up.child.pid}" in other.stderr
