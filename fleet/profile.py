@@ -21,7 +21,16 @@ class Profile:
 def path(env: Mapping[str, str] = os.environ) -> Path:
     if chosen := env.get("FLEET_PROFILE"):
         return Path(chosen)
-    return Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "fleet" / "profile.toml"
+    return directory("XDG_CONFIG_HOME", ".config", env, "FLEET_PROFILE") / "profile.toml"
+
+
+def directory(variable: str, usual: str, env: Mapping[str, str], other: str) -> Path:
+    """Ours below the directory that XDG's `variable` names, else below `usual` in the home directory. Raises InvalidInput,
+    naming the variable `other`, for a user without one."""
+    try:
+        return Path(env.get(variable) or Path.home() / usual) / "fleet"
+    except RuntimeError:
+        raise InvalidInput(f"this user has no home directory: set {other}, or HOME") from None
 
 
 def read(file: Path) -> Profile | None:
@@ -63,12 +72,11 @@ def resolve(url: str | None, token: str | None, env: Mapping[str, str] = os.envi
     """Options come before the environment, that before the profile file. The file's token is sent to the file's address
     only: another address needs its own token. Raises NotFound where no address is
     known, InvalidInput."""
-    file = path(env)
     url, token = url or env.get("FLEET_URL") or None, token or env.get("FLEET_TOKEN") or None
-    saved = None if url and token else read(file)
+    saved = None if url and token else read(path(env))
     if url is None and saved is None:
         raise NotFound(
-            f"no service is known: there is no {file}. Start one with `fleet up`, or give --url and --token "
+            f"no service is known: there is no {path(env)}. Start one with `fleet up`, or give --url and --token "
             "(or FLEET_URL and FLEET_TOKEN)"
         )
     if saved is not None:

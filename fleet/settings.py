@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from fleet import profile
 from fleet.core.errors import InvalidInput
 
 _LIMIT_BYTES = 256 << 10
@@ -155,7 +156,7 @@ def load(
 def _home(env: Mapping[str, str]) -> Path:
     if chosen := env.get("FLEET_HOME"):
         return Path(chosen)
-    return Path(env.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "fleet"
+    return profile.directory("XDG_STATE_HOME", ".local/state", env, "FLEET_HOME")
 
 
 def _read(file: Path) -> dict[str, Any]:

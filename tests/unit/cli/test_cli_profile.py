@@ -60,5 +60,12 @@ def test_without_any_address_the_command_says_how_to_get_one(tmp_path):
     assert profile.read(tmp_path / "profile.toml") is None
 
 
+def test_address_and_token_need_no_home(monkeypatch):
+    monkeypatch.setenv("HOME", "~")  # as for a user whom no password file knows
+    assert profile.resolve("http://opt:1", "in-opt", {}) == Profile("http://opt:1", "in-opt")
+    with pytest.raises(InvalidInput, match="set FLEET_PROFILE, or HOME"):
+        profile.resolve("http://opt:1", None, {})
+
+
 def test_the_profile_follows_xdg():
     assert str(profile.path({"XDG_CONFIG_HOME": "/x"})) == "/x/fleet/profile.toml"
