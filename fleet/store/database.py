@@ -1,5 +1,6 @@
 """Opening the database: SQLite for one machine, PostgreSQL for many processes, the same code on both."""
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,9 +76,10 @@ class Database:
 def _url(text: str) -> URL:
     try:
         url = make_url(text)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):  # ValueError: a port that is no number
+        hidden = re.sub(r":[^:@]*@", ":***@", text)
         raise InvalidInput(
-            f"database: {text!r} is not a URL; use sqlite:///PATH or postgresql://USER@HOST/NAME", "database"
+            f"database: {hidden!r} is not a URL; use sqlite:///PATH or postgresql://USER@HOST/NAME", "database"
         ) from None
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")

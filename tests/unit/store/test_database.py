@@ -18,6 +18,7 @@ from fleet.store.tables import SiteRow
     [
         ("fleet.db", "is not a URL"),
         ("mysql://localhost/fleet", "mysql is not supported"),
+        ("postgresql://fleet@[::1/fleet", "is not a URL"),
         ("sqlite://", "SQLite needs a file"),
         ("sqlite:///:memory:", "SQLite needs a file"),
     ],
@@ -26,6 +27,12 @@ def test_a_url_that_cannot_work_is_refused(url: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says) as refusal:
         Database(url)
     assert refusal.value.field == "database"
+
+
+def test_a_password_is_not_shown_with_the_url_that_cannot_work() -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        Database("postgresql//fleet:geheim@db:port/fleet")
+    assert "geheim" not in str(refusal.value)
 
 
 def test_time_is_the_databases_and_moves_within_a_transaction(db: Database) -> None:
