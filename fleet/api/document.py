@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from fleet.api.problem import Unreadable
 
@@ -11,12 +12,15 @@ DEEPEST = 20
 
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:
-    """Raises Unreadable (413) as soon as more than `limit_bytes` have come in."""
+    """Raises Unreadable: 413 as soon as more than `limit_bytes` have come in, 400 where the client went away before."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit_bytes:
-            raise Unreadable(413, "too-large", f"the body is larger than {limit_bytes} bytes")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit_bytes:
+                raise Unreadable(413, "too-large", f"the body is larger than {limit_bytes} bytes")
+    except ClientDisconnect:  # nobody reads this answer, and it is no fault of ours to write a traceback about
+        raise Unreadable(400, "cut-short", "the connection ended before the body did") from None
     return bytes(body)
 
 

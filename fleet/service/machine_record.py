@@ -142,7 +142,8 @@ def bad_row(number: int, name: object, field: str, reason: str) -> dict[str, Any
 
 def explained(error: Any) -> tuple[str, str]:
     """Field and sentence of one of pydantic's errors. A validator that speaks of a field inside starts with its name."""
-    field = ".".join(str(part)[:100] for part in error["loc"])
+    # a part with a bracket is no field but pydantic's name for one branch of a union
+    field = ".".join(str(part)[:100] for part in error["loc"] if "[" not in str(part))
     reason = str(error["msg"]).removeprefix("Value error, ")
     if not field and ": " in reason:
         field, _, reason = reason.partition(": ")

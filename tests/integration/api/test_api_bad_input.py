@@ -81,6 +81,28 @@ def test_a_body_without_an_end_is_cut_while_it_comes_in(one: Any) -> None:
     assert taken <= MIB + 65_536
 
 
+def test_a_client_that_leaves_in_the_middle_is_no_fault_of_ours(one: Any) -> None:
+    parts = [{"type": "http.request", "body": b'{"reason"', "more_body": True}, {"type": "http.disconnect"}]
+    answered = []
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    headers = [(name.lower().encode(), value.encode()) for name, value in one.headers().items()]
+    scope = {"type": "http", "method": "POST", "path": HOLD, "headers": headers, "query_string": b"", "client": None}
+    with capture_logs() as logged:
+        anyio.run(one.http.app, scope, receive, send)
+    assert (answered[0]["status"], logged) == (400, [])
+
+
+def test_a_field_that_may_be_one_of_two_things_is_named_as_it_was_sent(one: Any) -> None:
+    event = {"id": "e-1", "kind": "instance.placed", "machine": "lab-01", "instance": "i", "signals": ["\x1b]0;x\x07"]}
+    assert one.post("/v1/events", event, 422)["field"] == "signals.0"
+
+
 def test_an_import_may_be_larger_than_other_bodies(one: Any) -> None:
     pad = b" " * (2 * MIB)
     body = json.dumps({"machines": [{"name": "gpu-1", "sku": "x"}]}).encode()
