@@ -12,6 +12,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 def start(level: str, file: Path | None = None) -> None:
+    logging.raiseExceptions = False  # a log that cannot be written (disk full) must not fill a terminal with tracebacks
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler(sys.stderr)
