@@ -11,6 +11,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from fleet.cli.exits import CommandError, Exit, of_problem
+from fleet.cli.output import printable
 from fleet.profile import Profile
 
 # httpx loads a command line of its own where it can (click, rich, pygments): two fifths of its load time, for nothing here
@@ -25,13 +26,16 @@ _PAGE = 500
 _PAUSES_S = (0.2, 0.5, 1.0)
 """Between tries: long enough for a service that restarts its listener, short enough for somebody who mistyped a port."""
 
+_ENOUGH_S = 20.0
+"""After this nothing is tried again: the service has waited for its database by then, and its answer says so."""
+
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Client:
     """One service. Raises CommandError, whose status is the exit status; closed by `with`."""
 
-    def __init__(self, profile: Profile, timeout_s: float = 30.0) -> None:
+    def __init__(self, profile: Profile, timeout_s: float = 45.0) -> None:
         self.url = profile.url
         try:
             parts = urlsplit(self.url)
@@ -47,13 +51,16 @@ class Client:
             if not (profile.token.isascii() and profile.token.isprintable()):
                 raise CommandError("--token: has characters that no token has", Exit.USAGE)
             headers["Authorization"] = f"Bearer {profile.token}"
-        self._http = httpx.Client(
-            base_url=self.url,
-            headers=headers,
-            timeout=httpx.Timeout(timeout_s, connect=5.0),
-            verify=parts.scheme == "https",  # loading certificates that nobody will show costs 30 ms
-            trust_env=parts.hostname not in _LOOPBACK,  # a proxy has no way to this machine
-        )
+        try:
+            self._http = httpx.Client(
+                base_url=self.url,
+                headers=headers,
+                timeout=httpx.Timeout(timeout_s, connect=5.0),
+                verify=parts.scheme == "https",  # loading certificates that nobody will show costs 30 ms
+                trust_env=parts.hostname not in _LOOPBACK,  # a proxy has no way to this machine
+            )
+        except httpx.InvalidURL as exc:
+            raise CommandError(f"--url: {self.url!r} is not an address: {exc}", Exit.USAGE) from exc
 
     def __enter__(self) -> Self:
         return self
@@ -100,13 +107,17 @@ class Client:
         body: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> bytes:
-        request = self._http.build_request(
-            method,
-            path,
-            params={k: v for k, v in (params or {}).items() if v is not None},
-            json=body,
-            headers={"Idempotency-Key": key} if key else None,
-        )
+        try:
+            request = self._http.build_request(
+                method,
+                path,
+                params={k: v for k, v in (params or {}).items() if v is not None},
+                json=body,
+                headers={"Idempotency-Key": key} if key else None,
+            )
+        except UnicodeEncodeError as exc:  # bytes of the command line that are not in its encoding
+            raise CommandError(f"{exc.object!a} is not UTF-8 text", Exit.USAGE) from exc
+        started = time.monotonic()
         unsure = False  # a write was sent and nobody said what became of it
         for pause_s in (*_PAUSES_S, None):
             try:
@@ -116,10 +127,11 @@ class Client:
             except httpx.TransportError as exc:
                 lost, unsure = exc, unsure or method != "GET"
             else:
-                if status != httpx.codes.SERVICE_UNAVAILABLE or pause_s is None:
+                if status != httpx.codes.SERVICE_UNAVAILABLE or pause_s is None or _is_enough(started):
                     return self._judged(status, raw)
-            if pause_s is not None:
-                time.sleep(pause_s)
+            if pause_s is None or _is_enough(started):
+                break
+            time.sleep(pause_s)
         if unsure:
             raise CommandError(
                 f"{self.url} took the request and never answered ({lost}): it may have been done. Look before "
@@ -151,6 +163,9 @@ class Client:
         except ValueError:
             problem = None
         if not isinstance(problem, dict):
+            if of_problem(status, None) is Exit.NOT_REACHED:  # a proxy in front of a service that is away
+                said = f"{self.url}: what stands in front of the service answered {status}"
+                raise CommandError(said, Exit.NOT_REACHED)
             raise self._not_ours(f"it answered {status} without a problem document")
         raise CommandError("\n".join(_sentences(problem, status)), of_problem(status, problem.get("code")), problem)
 
@@ -164,6 +179,10 @@ class Client:
         return CommandError(f"{self.url} is not this service, or of another version: {why}", Exit.INTERNAL)
 
 
+def _is_enough(started: float) -> bool:
+    return time.monotonic() - started > _ENOUGH_S
+
+
 def _sentences(problem: Mapping[str, Any], status: int) -> Iterator[str]:
     detail = problem.get("detail") or problem.get("title") or f"the service answered {status}"
     field = problem.get("field")
@@ -172,6 +191,5 @@ def _sentences(problem: Mapping[str, Any], status: int) -> Iterator[str]:
     rows = [error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
     for error in rows if len(rows) > 1 or "row" in (rows or [{}])[0] else []:  # a single one is in the detail
         row = [f"row {error['row']}"] if error.get("row") is not None else []
-        yield "  " + ": ".join(
-            [*row, *(str(error[k]) for k in ("name", "field", "detail") if error.get(k) is not None)]
-        )
+        said = (printable(error[k]) for k in ("name", "field", "detail") if error.get(k) is not None)  # a row, a line
+        yield "  " + ": ".join([*row, *said])

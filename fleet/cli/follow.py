@@ -45,10 +45,10 @@ def _poll(client: "Client", validation: Validation, show: Callable[[Validation],
             away_since = None
         except CommandError as exc:
             now = time.monotonic()
-            if away_since is None:
+            if away_since is None and exc.status is Exit.NOT_REACHED:
                 away_since = now
                 complain(f"The service is away; {validation['id']} goes on, waiting for the service.")
-            if exc.status is not Exit.NOT_REACHED or now - away_since > _PATIENCE_S:
+            if away_since is None or exc.status is not Exit.NOT_REACHED or now - away_since > _PATIENCE_S:
                 raise
 
 

@@ -1,5 +1,6 @@
 """The root command: which nouns and verbs there are, loaded only when called, and how errors become exit statuses."""
 
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -121,6 +122,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Whatever happens, the answer is an exit status of `Exit` and at most a few lines on stderr."""
     arguments = lifted(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter still gets its answer
     try:
         status = get_command(app).main(list(arguments), prog_name="fleet", standalone_mode=False)
         sys.stdout.flush()

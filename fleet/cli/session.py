@@ -67,4 +67,6 @@ def _no_options() -> None:
 
 def segment(text: str) -> str:
     """A name or id as one piece of a path, whatever is in it."""
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise CommandError(f"{text!a} is not UTF-8 text", Exit.USAGE)
     return quote(text, safe="") if text.strip(".") else quote(text, safe="").replace(".", "%2E")

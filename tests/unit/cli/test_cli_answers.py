@@ -1,6 +1,9 @@
 """What scripts and people get: JSON documents, tables, exit statuses."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -106,6 +109,14 @@ def test_a_problem_names_its_field_and_every_bad_row(fleet, service):
     assert err == "fleet: machines: 2 bad rows\n  row 2: b: sku: unknown\n  row 5: twice\n"
 
 
+def test_a_row_of_an_error_stays_a_line(fleet, service):
+    errors = [{"row": 1, "name": "a\nfleet: 1 machines were added", "field": "name", "detail": "no"}]
+    service.problem("POST", "/v1/machines", 422, "invalid-input", detail="1 bad row", errors=errors)
+    assert fleet("machine", "add", "b", "--sku", "x").err.splitlines()[1] == (
+        "  row 1: a\\nfleet: 1 machines were added: name: no"
+    )
+
+
 def test_a_single_error_is_said_once(fleet, service):
     errors = [{"field": "machine", "detail": "is no name"}]
     service.problem(
@@ -133,6 +144,37 @@ def test_an_address_that_is_none_exits_2(fleet):
 def test_something_else_behind_the_address_exits_70(fleet, service):
     service.on("GET", "/v1/machines", b"<html>hello</html>")
     assert fleet("machine", "list").status == 70
+
+
+def test_a_proxy_without_its_service_exits_5(fleet, service):
+    service.on("GET", "/v1/machines", b"<html>Bad Gateway</html>", status=502)
+    ran = fleet("machine", "list")
+    assert ran.status == 5
+    assert "answered 502" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("machine", "show", "lab-\udcff"),
+        ("machine", "hold", "lab-01", "--reason", "fans \udcff"),
+        ("machine", "list", "--machine", "\udcff"),
+        ("machine", "list", "--token", "flt_\udcff"),
+        ("machine", "list", "--url", "http://127.0.0.1:8470/\x01"),
+    ],
+)
+def test_arguments_that_are_no_text_exit_2_and_send_nothing(fleet, service, words):
+    ran = fleet(*words)
+    assert (ran.status, service.requests) == (2, [])
+    assert "fault of the program" not in ran.err
+
+
+def test_a_terminal_without_the_letters_gets_its_answer(service):
+    service.on("GET", "/v1/machines", {"items": [{**LAB, "why": "schön"}], "next": None})
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "FLEET_URL": service.url, "FLEET_TOKEN": "flt_x"}
+    words = (sys.executable, "-c", "from fleet.cli import main; main()", "machine", "list")
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, "sch\\xf6n" in ran.stdout) == (0, True), ran.stderr
 
 
 def test_names_stay_one_piece_of_the_path(fleet, service):

@@ -41,6 +41,14 @@ def test_plain_lines_tell_each_change_once(fleet, service):
     assert lines[:4] == ["place: asked", "checks: running", "gpu_burn: running, 40 %", "gpu_burn: failed"]
 
 
+def test_a_token_that_ends_on_the_way_is_no_absence(fleet, service):
+    service.on("POST", "/v1/validations", OPEN, status=202)
+    revoked = Answer(401, {"code": "unauthenticated", "detail": "token 'ci' was revoked"})
+    service.on("GET", "/v1/validations/val-1", BURN, revoked)
+    ran = fleet("revalidate", "lab-02", "--wait")
+    assert (ran.status, ran.err) == (4, "fleet: token 'ci' was revoked\n")
+
+
 def test_json_is_the_settled_record_and_nothing_else(fleet, service):
     service.on("POST", "/v1/validations", OPEN, status=202)
     service.on("GET", "/v1/validations/val-1", BURN, _ended("aborted"))
