@@ -11,7 +11,7 @@ from typing import Any
 
 import validators
 from fleet.core.errors import InvalidInput
-from fleet.core.model import Machine
+from fleet.core.model import Machine, SlotKind
 from playbooks.errors import PlaybookError
 from playbooks.loader import Library
 from playbooks.schema import Plan
@@ -90,6 +90,20 @@ class Playbook:
             for s in machine.slots
         ]
         return Subject(self.sku, slots, since, options)
+
+    def slot_gap(self, machine: Machine) -> str | None:
+        """Why the slot map cannot be that of a machine of this SKU. The test VM gets what the map lists: a device that is
+        only missing there would be missed by the checks, and the machine condemned for its record."""
+        assert self.sku is not None
+        wanted = {SlotKind.GPU: self.sku.gpus.count}
+        if self.sku.rails is not None and "ib_links" not in self.sku.skip:
+            wanted[SlotKind.RAIL] = self.sku.rails.count
+        for kind, count in wanted.items():
+            listed = sum(slot.kind is kind for slot in machine.slots)
+            if listed != count:
+                what = f"{listed} slot{'' if listed == 1 else 's'} of kind {kind}"
+                return f"the record of {machine.name} lists {what}, SKU {self.sku.sku} has {count}: correct the record first"
+        return None
 
     def stages(self, machine: Machine) -> list[list[Step]]:
         """The guest's part of the plan: checks that the SKU skips or that have no command there are left out."""

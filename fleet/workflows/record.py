@@ -85,7 +85,7 @@ def ended_early(
 ) -> Next:
     """The way out for a validation that cannot go on: where a VM may exist, through collecting and teardown."""
     placed = record.vm is not None and (phase != "preflight")
-    more = {"aborted": reason, "aborted_by": by, "placed": placed, **(data or {})}
+    more = {"aborted": reason, "aborted_by": by, "placed": placed, "ended_in": phase, **(data or {})}
     return Next("collect" if placed else "settle", reason, data=more)
 
 

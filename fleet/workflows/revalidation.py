@@ -5,8 +5,9 @@ queued -> preflight -> place -> boot -> start -> checks -> collect -> teardown -
 An abort, an error that persists, or a deadline in the first six leads into the last three: whatever was started is
 cleaned up, whatever was measured is judged. The handlers up to `checks` are here; ``closing`` has the way out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -78,8 +79,21 @@ def recorded(work: Work, then: Next) -> Next:
     return replace(then, within=within)
 
 
-def _abort(_world: World, work: Work, record: Record) -> Next:
-    return ended_early(record, work.run.phase, work.run.abort_reason or "aborted", by=work.run.abort_by)
+def _abort(world: World, work: Work, record: Record) -> Next:
+    """Before a VM is placed nobody takes one down later: this is the last look."""
+    data = _last_look(world, record) if work.run.phase == "preflight" else {}
+    return ended_early(record, work.run.phase, work.run.abort_reason or "aborted", data, by=work.run.abort_by)
+
+
+def _last_look(world: World, record: Record) -> Mapping[str, Any]:
+    try:
+        view = world.hypervisor.look(record.machine, Deadline.after(world.policy.call_deadline_s))
+    except FleetError:
+        return {}
+    if view.tenants:
+        return tenant_on(view)[1]
+    left = any(domain.validation is not None for domain in view.domains)
+    return {"seen_clean": not left and not host_evidence.not_answering(record.machine, view)}
 
 
 def _give_up(world: World) -> Callable[[Work, Exception], Next]:
@@ -100,6 +114,8 @@ def _queued(_world: World, _work: Work, record: Record) -> Next:
         return ended_early(record, "queued", record.playbook.sku_error)
     if not record.machine.ssh.address:
         return ended_early(record, "queued", f"no SSH address is recorded for {record.machine.name}")
+    if gap := record.playbook.slot_gap(record.machine):
+        return ended_early(record, "queued", gap)
     return Next("preflight", "its turn has come")
 
 

@@ -11,7 +11,7 @@ from fleet.engine.workflow import Work
 from fleet.store import attention, events, machines, tickets, validations
 from fleet.store.audit import By
 from fleet.store.tables import TicketRow
-from fleet.workflows import judging, vacancy
+from fleet.workflows import begin, judging, vacancy
 from fleet.workflows.events import EventKind, apply_waiting
 from fleet.workflows.record import Record
 from fleet.workflows.verdict import Decision, decide
@@ -192,9 +192,10 @@ class Settlement:
         )
 
     def _seen_clean(self) -> bool:
-        """The test VM was seen gone with all devices back; or there never was one and the look found nothing wrong."""
+        """The test VM was seen gone with all devices back. Where there never was one: nobody had looked yet, or a look found
+        nothing wrong; a host that could not be looked at is not clean."""
         if not self.data.get("placed"):
-            return "host_inventory" not in self.results or self.results["host_inventory"].outcome is Outcome.PASSED
+            return self.data.get("ended_in") == begin.FIRST or bool(self.data.get("seen_clean"))
         return bool(self.data.get("vm_gone")) and bool(self.data.get("devices_back"))
 
     def _tenant_is_there(self, foreign: Sequence[Sequence[str]]) -> None:

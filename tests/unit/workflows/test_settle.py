@@ -216,7 +216,9 @@ def test_what_a_person_started_or_ended_is_not_tried_again(case: Case, how: str)
     ("data", "to"),
     [
         (CLEAN, State.AVAILABLE),
-        ({"placed": False}, State.AVAILABLE),
+        ({"placed": False, "ended_in": "queued"}, State.AVAILABLE),
+        ({"placed": False, "ended_in": "preflight", "seen_clean": True}, State.AVAILABLE),
+        ({"placed": False, "ended_in": "preflight"}, State.VACATED),
         ({**CLEAN, "vm_gone": False}, State.VACATED),
         ({**CLEAN, "devices_back": False}, State.VACATED),
     ],
