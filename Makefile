@@ -35,6 +35,7 @@ test: system lint
 torture: system setup
 	@$(BIN)/python -m tests.torture
 	@$(BIN)/python -m tests.torture.rack
+	@$(BIN)/python -m tests.torture.rack --weather --database postgresql --kills 100
 
 bench: setup
 	@$(BIN)/python -m tests.bench

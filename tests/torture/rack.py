@@ -1,7 +1,7 @@
 """The whole service under kill -9: a simulated rack is validated again and again, while workers are killed at random moments
-and replaced. Exit status 1 on harm.
+and replaced; with `--weather` hosts go down and networks are cut as well. Exit status 1 on harm.
 
-    python -m tests.torture.rack [--database sqlite postgresql] [--kills 200]
+    python -m tests.torture.rack [--database sqlite postgresql] [--kills 200] [--weather]
 """
 
 import argparse
@@ -21,6 +21,7 @@ import sqlalchemy as sa
 
 from fleet.app import parts
 from fleet.core.states import State
+from fleet.lab.client import LabClient
 from fleet.lab.process import LabProcess
 from fleet.store import machines
 from fleet.store.database import Database
@@ -57,6 +58,7 @@ def play(
     workers: int = 3,
     kills: int = 200,
     at_least_s: float = 0.0,
+    weather: bool = False,
     seed: int = 1,
 ) -> Report:
     """On an empty database at head: until so many were killed, and for so long."""
@@ -72,7 +74,9 @@ def play(
         for name, fault in faults.items():
             lab.client().break_(name, fault)
         library = parts.library(settings)
-        crowd = _Crowd((folder / "lab", folder / "home", url, LEASE_S), workers, random.Random(seed))
+        dice = random.Random(seed)
+        crowd = _Crowd((folder / "lab", folder / "home", url, LEASE_S), workers, dice)
+        sky = _Weather(lab.client(), names, dice)
         seen: Counter[str] = Counter()
         try:
             start = time.monotonic()
@@ -83,15 +87,16 @@ def play(
                 if crowd.killed < kills:
                     seen.update(_open_phases(db))
                     crowd.kill_one()
+                if weather:
+                    sky.change()
+            sky.clear()
             end = time.monotonic() + _SETTLE_S
-            while _open_phases(db) and time.monotonic() < end:
+            while (_open_phases(db) or (weather and any(_left(lab).values()))) and time.monotonic() < end:
                 time.sleep(0.2)
         finally:
             crowd.end()
-        rows = lab.client().machines()
-        left = {row["name"]: sum(d["instance"] is None for d in row["domains"]) for row in rows}
         logs = {name: (folder / f"lab/machines/{name}/root/var/log/kmsg").read_text() for name in names}
-        return _report(db, names, faults, left, logs, crowd.killed, seen)
+        return _report(db, names, faults, _left(lab), logs, crowd.killed, seen, weather)
     finally:
         db.close()
         lab.stop()
@@ -132,6 +137,35 @@ class _Crowd:
         process.join()
 
 
+class _Weather:
+    """Puts a machine's network or host away for some seconds, one after the other."""
+
+    def __init__(self, lab: LabClient, names: list[str], dice: random.Random) -> None:
+        self._lab, self._names, self._dice = lab, names, dice
+        self._until: dict[tuple[str, str], float] = {}
+
+    def change(self) -> None:
+        for (name, fault), until in list(self._until.items()):
+            if time.monotonic() > until:
+                self._lab.mend(name, fault)
+                del self._until[name, fault]
+        name = self._dice.choice(self._names)
+        if not any(away == name for away, _ in self._until):
+            fault = self._dice.choice(("network-cut", "host-dies", "ssh-drops"))
+            self._lab.break_(name, fault)
+            self._until[name, fault] = time.monotonic() + self._dice.choice((0.5, 2.0, 5.0, 12.0))
+
+    def clear(self) -> None:
+        for name, fault in self._until:
+            self._lab.mend(name, fault)
+
+
+def _left(lab: LabProcess) -> dict[str, int]:
+    """By machine, how many test VMs are on it."""
+    rows = lab.client().machines()
+    return {row["name"]: sum(d["instance"] is None for d in row["domains"]) for row in rows}
+
+
 def _free(db: Database, names: list[str]) -> list[str]:
     with db.read() as session:
         return [name for name in names if machines.get(session, name).state in _FREE]
@@ -151,6 +185,7 @@ def _report(
     logs: Mapping[str, str],
     kills: int,
     seen: Counter[str],
+    weather: bool,
 ) -> Report:
     with db.read() as session:
         rows = session.scalars(sa.select(ValidationRow)).all()
@@ -168,7 +203,8 @@ def _report(
         for name in names
     ]
     verdicts = Counter(str(row.verdict) for row in rows)
-    return Report(len(rows), kills, seen, verdicts, rack_harm.found(validations, hosts))
+    harm = rack_harm.found(validations, hosts, weather=weather)
+    return Report(len(rows), kills, seen, verdicts, harm)
 
 
 def _creates(kernel_log: str) -> int:
@@ -182,6 +218,7 @@ def main() -> int:
     parser.add_argument("--database", nargs="+", default=["sqlite", "postgresql"], choices=["sqlite", "postgresql"])
     parser.add_argument("--kills", type=int, default=200, help="on each database")
     parser.add_argument("--machines", type=int, default=12)
+    parser.add_argument("--weather", action="store_true", help="cut networks and hosts as well")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     harm = False
@@ -189,8 +226,16 @@ def main() -> int:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rack-")))
             url, workers = _place(database, folder, stack)
-            report = play(url, folder, count=asked.machines, workers=workers, kills=asked.kills, seed=asked.seed)
-            print(f"{database}, {workers} workers: {report}")
+            report = play(
+                url,
+                folder,
+                count=asked.machines,
+                workers=workers,
+                kills=asked.kills,
+                weather=asked.weather,
+                seed=asked.seed,
+            )
+            print(f"{database}, {workers} workers{', bad weather' if asked.weather else ''}: {report}")
             print("  open when a worker was killed:", dict(report.kills_by_phase), flush=True)
             harm = harm or bool(report.harm)
     return 1 if harm else 0

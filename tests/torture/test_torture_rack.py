@@ -37,6 +37,19 @@ def test_every_kind_of_harm_on_the_rack_is_seen(validation: Validation, machine:
     assert sorted(found([validation], [machine])) == harm
 
 
+def test_bad_weather_excuses_an_abort_and_nothing_else() -> None:
+    aborted = Validation(None, "aborted", (("aborted", "vacated"),))
+    assert set(found([aborted], [])) == {"verdict aborted, not passed", "state not restored"}
+    assert not found([aborted], [Machine("faulty-gpu", 3, 0, 2, 0)], weather=True)
+    condemned = Validation(None, "failed", (("failed", "failed"),))
+    assert set(found([condemned], [Machine(None, 3, 1, 3, 1)], weather=True)) == {
+        "verdict failed, not passed",
+        "state not restored",
+        "not one ticket",
+        "VM left",
+    }
+
+
 @pytest.mark.real
 def test_no_harm_is_done_to_the_rack_whoever_is_killed(postgresql_url: str, tmp_path: Path) -> None:
     report = play(postgresql_url, tmp_path, count=5, workers=2, kills=10)
