@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fleet.cli import session
+from fleet.cli.exits import CommandError
 from fleet.cli.output import Column, Row, print_details, print_table, say, time
 
 app = session.noun("Machines of the fleet.")
@@ -91,11 +92,12 @@ def add(
     from fleet.cli import machine_file
 
     here = session.of(context)
-    ssh = {"address": address, "port": port, "user": user, "host_key": host_key, "key_ref": key_ref}
+    login = {"address": address, "port": port, "user": user, "host_key": host_key, "key_ref": key_ref}
+    ssh = {k: v for k, v in login.items() if v is not None}
     body: dict[str, Any] = {
         "name": name,
         "sku": sku,
-        "ssh": {k: v for k, v in ssh.items() if v is not None},
+        "ssh": {"address": name, **ssh} if ssh else None,
         "rack": rack,
         "power_feed": power_feed,
         "capacity": capacity,
@@ -118,15 +120,27 @@ def import_(
     update: Annotated[
         bool, typer.Option("--update", help="Machines that exist get the file's address, devices and place.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is wrong with the file.")] = False,
 ) -> None:
     """Add every machine of a file, or none of them: one bad row stops all, and every bad row is listed."""
     from fleet.cli import machine_file
 
     here = session.of(context)
-    rows = machine_file.read(file)
-    with here.connect() as client:
-        done = client.post("/v1/machines/import", {"machines": rows, "update": update})
-    here.answer(done, lambda: say(f"{done['added']} machines were added, {done['updated']} updated."))
+    found = machine_file.read(file)
+    if not found.placed:
+        raise found.refused()
+    only_look = {"dry_run": True} if dry_run or found.errors else {}
+    try:
+        with here.connect() as client:
+            done = client.post("/v1/machines/import", {"machines": found.rows, "update": update, **only_look})
+    except CommandError as exc:
+        if found.errors or machine_file.bad_rows(exc.document):
+            raise found.refused(exc.document) from exc
+        raise
+    if found.errors:
+        raise found.refused()
+    said = "the file is good" if dry_run else f"{done['added']} machines were added, {done['updated']} updated"
+    here.answer(done, lambda: say(f"{said}."))
 
 
 @app.command()

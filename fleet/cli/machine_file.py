@@ -1,16 +1,18 @@
 """Files of machines: YAML, JSON or CSV in, the rows that `POST /v1/machines/import` takes out. What is wrong with the file
-itself is found here, every bad row at once; what is wrong with a value, the service says."""
+itself is found here; what is wrong with a value, the service says. The person hears of every bad row at once."""
 
 import csv
 import io
 import json
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from fleet.cli.exits import CommandError, Exit
+from fleet.cli.output import printable
 
 _LIMIT_BYTES = 4 << 20  # the service takes no more
 _LIMIT_ROWS = 10_000
@@ -20,8 +22,51 @@ _CSV_TEXT = ("name", "sku", "rack", "power_feed", "guest_address", "scratch_disk
 _CSV_COUNTS = ("capacity", "guest_port")
 
 
-def read(file: Path) -> list[dict[str, Any]]:
-    """The machines in `file`, at least one. Raises CommandError that lists every bad row."""
+@dataclass(frozen=True)
+class Machines:
+    """What a file says: rows with the words for where they stand, and what is wrong with others."""
+
+    file: Path
+    placed: list[tuple[str, dict[str, Any]]]
+    errors: list[str]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [row for _, row in self.placed]
+
+    def refused(self, problem: Mapping[str, Any] | None = None) -> CommandError:
+        """Every bad row by its place in the file: those found here, and those that the service's `problem` lists."""
+        rows = [self._here(error) for error in self.errors] + [self._there(error) for error in bad_rows(problem or {})]
+        keys = ("where", "name", "field", "detail")
+        lines = (": ".join(printable(row[key]) for key in keys if row.get(key) is not None) for row in rows)
+        error = _bad(self.file, "nothing was imported:" + "".join(f"\n  {line}" for line in lines))
+        error.document = {
+            "title": "nothing was imported",
+            "code": "invalid-input",
+            "detail": str(error),
+            "errors": rows,
+        }
+        return error
+
+    @staticmethod
+    def _here(error: str) -> dict[str, Any]:
+        where, _, detail = error.partition(": ")
+        return {"where": where, "detail": detail}
+
+    def _there(self, error: Mapping[str, Any]) -> dict[str, Any]:
+        at = error["row"]
+        known = isinstance(at, int) and 0 < at <= len(self.placed)
+        return {"where": self.placed[at - 1][0] if known else f"row {at}", **error}
+
+
+def bad_rows(problem: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What the service says of single rows."""
+    listed = problem.get("errors")
+    return [e for e in listed if isinstance(e, dict) and e.get("row")] if isinstance(listed, list) else []
+
+
+def read(file: Path) -> Machines:
+    """The machines in `file`, at least one. Raises CommandError for a file that has no rows at all."""
     parse = _PARSERS.get(file.suffix.lower())
     if parse is None:
         raise _bad(file, f"ends in {file.suffix or 'nothing'}: a file of machines is .yaml, .json or .csv")
@@ -30,10 +75,15 @@ def read(file: Path) -> list[dict[str, Any]]:
         raise _bad(file, "has no machines")
     if len(rows) > _LIMIT_ROWS:
         raise _bad(file, f"has {len(rows)} machines, at most {_LIMIT_ROWS} fit in one import")
-    errors += _repeated(rows)
-    if errors:
-        raise _bad(file, "nothing was imported:\n" + "\n".join(f"  {error}" for error in errors))
-    return [row for _, row in rows]
+    sound = []
+    for where, row in rows:
+        try:
+            json.dumps(row, allow_nan=False, ensure_ascii=False).encode()
+        except (TypeError, ValueError) as exc:  # a date, a set, bytes, .nan, half a surrogate pair
+            errors.append(f"{where}: has a value that no machine has: {exc}")
+        else:
+            sound.append((where, row))
+    return Machines(file, sound, errors)
 
 
 def slots(file: Path) -> list[Any]:
@@ -112,20 +162,6 @@ _PARSERS: Mapping[str, Callable[[Path, str], Rows]] = {
 }
 
 
-def _repeated(rows: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    first: dict[str, str] = {}
-    errors = []
-    for where, row in rows:
-        name = row.get("name")
-        if not isinstance(name, str) or not name:
-            errors.append(f"{where}: name: missing, or not a text")
-        elif name in first:
-            errors.append(f"{where}: name: {name!r} stands in {first[name]} already")
-        else:
-            first[name] = where
-    return errors
-
-
 def _text(file: Path) -> str:
     try:
         with file.open("rb") as stream:
@@ -164,7 +200,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Strict(yaml.SafeLoader):
-    """No key twice, and no aliases: a few of them unfold to gigabytes."""
+    """No key twice, and no aliases: a few of them unfold to gigabytes. A time is the text that it was written as."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):

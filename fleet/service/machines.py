@@ -24,10 +24,11 @@ from fleet.workflows import events, vacancy
 
 class Import(Body):
     """Rows are `NewMachine` documents. With `update`, machines that exist get the row's address, devices and place; their
-    state and instances stay."""
+    state and instances stay. A `dry_run` says what is wrong and imports nothing."""
 
     machines: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
     update: bool = False
+    dry_run: bool = False
 
 
 class HoldOrder(Body):
@@ -86,14 +87,16 @@ def import_(session: Session, permit: Permit, order: Import) -> Answer:
     there = {m: s for m, s in session.execute(sa.select(MachineRow.name, MachineRow.state)) if m in names}
     first: dict[str, int] = {}
     for number, row in good.items():
-        if (earlier := first.setdefault(row.name, number)) != number:
-            bad.append(bad_row(number, row.name, "name", f"is also in row {earlier}"))
+        if first.setdefault(row.name, number) != number:
+            bad.append(bad_row(number, row.name, "name", "is the name of an earlier row too"))
         elif row.name in there and not order.update:
             bad.append(bad_row(number, row.name, "name", "there is a machine of this name already"))
         elif there.get(row.name) == State.VALIDATING:
             bad.append(bad_row(number, row.name, "name", "is being validated by what its record says now; later"))
     if bad:
         raise InvalidRows(sorted(bad, key=lambda row: row["row"]))
+    if order.dry_run:
+        return Answer.done({"imported": 0, "added": 0, "updated": 0})
     for row in good.values():
         if row.name in there:
             seen = machines.get(session, row.name)

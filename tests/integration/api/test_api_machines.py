@@ -198,6 +198,13 @@ class TestImport:
         assert "6 bad rows" in problem["detail"]
         assert [m["name"] for m in api.get("/v1/machines")["items"]] == ["gpu-9"]
 
+    def test_a_dry_run_lists_what_is_wrong_and_imports_nothing(self, api: Any) -> None:
+        order = {"machines": self.rows(), "dry_run": True}
+        assert api.post("/v1/machines/import", order, 200) == {"imported": 0, "added": 0, "updated": 0}
+        problem = api.post("/v1/machines/import", {**order, "machines": [*self.rows(), *self.rows()[:1]]}, 422)
+        assert [(e["row"], e["name"], e["field"]) for e in problem["errors"]] == [(4, "gpu-1", "name")]
+        assert api.get("/v1/machines")["items"] == []
+
     def test_update_completes_a_record_and_leaves_its_state(self, api: Any) -> None:
         api.post("/v1/machines", {"name": "gpu-2", "sku": "no-such-sku"}, 201)
         api.post("/v1/machines/import", {"machines": self.rows(), "update": True}, 201)

@@ -70,6 +70,20 @@ def test_verbs_post_to_their_noun(fleet, service, words, path, body):
     assert (service.requests[0].path, service.requests[0].body) == (f"/v1/{path}", body)
 
 
+@pytest.mark.parametrize(
+    ("words", "ssh"),
+    [
+        ((), None),
+        (("--user", "ops"), {"address": "gpu-1", "user": "ops"}),
+        (("--user", "ops", "--address", "10.0.0.1"), {"address": "10.0.0.1", "user": "ops"}),
+    ],
+)
+def test_a_machine_is_reached_by_its_name_where_nothing_else_is_said(fleet, service, words, ssh):
+    service.on("POST", "/v1/machines", {"id": "gpu-1", "state": "vacated"}, status=201)
+    assert fleet("machine", "add", "gpu-1", "--sku", "s", *words).status == 0
+    assert service.requests[0].body.get("ssh") == ssh
+
+
 def test_a_new_token_is_all_of_stdout(fleet, service):
     service.on("POST", "/v1/tokens", {"id": "tok-1", "name": "ci", "role": "viewer", "token": "flt_secret"}, status=201)
     ran = fleet("token", "create", "--name", "ci", "--role", "viewer")
