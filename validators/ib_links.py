@@ -62,13 +62,13 @@ def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
     return conclude(NAME, findings, facts, limits)
 
 
-def _hours(before: float | None, now: float | None) -> float:
-    """Between two readings by the guest's clock, which may be wrong: at most a day, at least nothing."""
-    return min(24.0, max(0.0, now - before) / 3600) if before is not None and now is not None else 0.0
+def _hours(before: float | None, now: float | None) -> float | None:
+    """Between two readings by the guest's clock, at most a day; None where the clock cannot be right: it was set back."""
+    return min(24.0, (now - before) / 3600) if before is not None and now is not None and now >= before else None
 
 
 def _rails(
-    found: dict[str, IbPort | None], earlier: dict[str, IbPort | None], hours: float, expected: Rails
+    found: dict[str, IbPort | None], earlier: dict[str, IbPort | None], hours: float | None, expected: Rails
 ) -> Iterator[Finding]:
     after = " after the stress" if earlier else ""
     present = sum(port is not None for port in found.values())
@@ -111,20 +111,20 @@ def _port(port: IbPort, name: str, after: str, expected: Rails) -> Iterator[Find
         yield failed("slow_link", f"{port.device} runs at {port.rate}{after}, expected {expected.rate_gbps} Gb/s", name)
 
 
-def _rises(before: IbPort | None, port: IbPort, name: str, hours: float) -> Iterator[Finding]:
+def _rises(before: IbPort | None, port: IbPort, name: str, hours: float | None) -> Iterator[Finding]:
     if before is None:
         return
     for counter in _FATAL_COUNTERS:
         if rise := _rise(before.counters.get(counter), port.counters.get(counter)):
             yield failed("counter_rose", f"{port.device}: {counter} rose by {rise} under load", name)
-    rise, allowed = (
-        _rise(before.counters.get("symbol_error"), port.counters.get("symbol_error")),
-        _SYMBOL_ERRORS_PER_HOUR * hours,
-    )
-    if rise > allowed:
-        yield failed(
-            "counter_rose", f"{port.device}: symbol_error rose by {rise} under load, allowed {allowed:.0f}", name
-        )
+    rise = _rise(before.counters.get("symbol_error"), port.counters.get("symbol_error"))
+    if not rise:
+        return
+    said = f"{port.device}: symbol_error rose by {rise} under load"
+    if hours is None:
+        yield not_run("no_rate", f"{said}, in a time that the guest's clock does not tell", name)
+    elif rise > (allowed := _SYMBOL_ERRORS_PER_HOUR * hours):
+        yield failed("counter_rose", f"{said}, allowed {allowed:.0f}", name)
 
 
 def _rise(before: int | None, now: int | None) -> int:

@@ -55,7 +55,8 @@ def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
     findings: list[Finding] = []
     facts: dict[str, Any] = {}
     for measurement in readings:
-        findings += incomplete(measurement, "fio")
+        gaps = incomplete(measurement, "fio")
+        findings += gaps
         text = everything(measurement)
         findings += _error_lines(text)
         try:
@@ -64,7 +65,7 @@ def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
             findings.append(unreadable(measurement, "fio", exc))
             continue
         facts |= _facts(run)
-        findings += _judge(run, limits)
+        findings += _judge(run, limits, whole=not gaps)
     shown = applied(**{name: getattr(limits, name) for name in StorageLimits.model_fields})
     return conclude(NAME, findings, facts, shown)
 
@@ -75,7 +76,9 @@ def _error_lines(text: str) -> Iterator[Finding]:
             yield failed("io_error", f"fio: {line}")
 
 
-def _judge(run: fio.FioRun, limits: StorageLimits) -> Iterator[Finding]:
+def _judge(run: fio.FioRun, limits: StorageLimits, *, whole: bool) -> Iterator[Finding]:
+    """Errors condemn however the run ended. Rates are judged of a whole one only: fio that is ended early reports on what it
+    has done so far, perhaps without the job that a limit is for."""
     if not run.jobs:
         yield not_run("no_jobs", "fio's report has no job in it")
         return
@@ -89,9 +92,9 @@ def _judge(run: fio.FioRun, limits: StorageLimits) -> Iterator[Finding]:
         what = "read" if not measured["read_ios"] else "write"
         yield not_run("no_io", f"not one {what} was done")
         return
-    slow = list(_slow(measured, limits))
+    slow = list(_slow(measured, limits)) if whole else []
     yield from slow
-    if not slow and not any(job.error for job in run.jobs):
+    if whole and not slow and not any(job.error for job in run.jobs):
         counted = f"{measured['read_ios']} reads and {measured['write_ios']} writes without an error"
         yield passed("io", f"{counted}, {measured['read_iops']:.0f} / {measured['write_iops']:.0f} IOPS")
 

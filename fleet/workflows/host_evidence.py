@@ -1,6 +1,6 @@
 """What a look at the host says of the machine's devices, as stored evidence: before the test VM and after it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fleet.core.model import DeviceState, HostView, Machine, Slot
@@ -32,15 +32,18 @@ def may_answer_yet(work: Work, policy: Policy) -> Mapping[str, Any] | None:
 
 
 def as_text(machine: Machine, view: HostView, when: str) -> bytes:
-    """One line per device: outcome, code, device, reason, by tabs (judging.host_result reads it back)."""
+    """One line per device: outcome, code, device, reason, by tabs (judging.host_result reads it back).
+
+    A slot map of which nothing at all is on the bus is a wrong map, or a look that went wrong, not so many lost devices."""
     bad = {slot.slot: state for slot, state in not_answering(machine, view)}
-    return "".join(_lines(machine.slots, bad, when)).encode()
+    nothing = len(bad) == len(machine.slots) > 1 and set(bad.values()) == {DeviceState.MISSING}
+    return "".join(_lines(machine.slots, bad, when, "not_run" if nothing else "failed")).encode()
 
 
-def _lines(slots: Iterable[Slot], bad: dict[str, DeviceState], when: str) -> Iterable[str]:
+def _lines(slots: Iterable[Slot], bad: dict[str, DeviceState], when: str, outcome: str) -> Iterator[str]:
     for slot in slots:
         device = f"{slot.kind} {slot.slot} ({slot.pci})"
         if state := bad.get(slot.slot):
-            yield f"failed\tdevice_{state}\t{device}\t{_FACT[state]} {when}\n"
+            yield f"{outcome}\tdevice_{state}\t{device}\t{_FACT[state]} {when}\n"
         else:
             yield f"passed\tdevice_answers\t{device}\tanswers on the host's PCI bus {when}\n"

@@ -42,6 +42,8 @@ def decide(
             Verdict.ABORTED,
             f"a pass needs {', '.join(missing)} as well, which this plan does not enforce: use a fuller plan",
         )
+    if minimum and not any(r.check in minimum for r in required):
+        return Decision(Verdict.ABORTED, "the SKU skips every check that a pass needs, so nothing was proven")
     if not required:
         return Decision(Verdict.ABORTED, "no check was enforced, so nothing was proven")
     return Decision(Verdict.PASSED, f"{len(required)} checks passed")

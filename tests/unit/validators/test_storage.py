@@ -30,6 +30,15 @@ def test_slow_disk_fails_with_number_and_limit() -> None:
     assert result.reason == "read_iops is 1200.5, limit 68000"
 
 
+@pytest.mark.parametrize("ended", [Ended.DEADLINE, Ended.STOPPED])
+def test_a_run_that_was_ended_early_has_no_rate(ended: Ended) -> None:
+    """fio reports also when it is ended: on what it has done so far, perhaps without the job that a limit is for."""
+    slow = report(read={"iops": 1200.5, "bw": 4802, "total_ios": 36000})
+    result = judge("storage", slow, ended=ended)
+    assert (failures(result), gaps(result)) == (set(), {str(ended)})
+    assert failures(judge("storage", report(error=5), ended=ended)) == {(None, "io_error")}
+
+
 @pytest.mark.parametrize(
     ("errno", "outcome"), [(5, Outcome.FAILED), (84, Outcome.FAILED), (28, Outcome.NOT_RUN), (22, Outcome.NOT_RUN)]
 )

@@ -31,12 +31,14 @@ class Hosts:
     domains: dict[str, list[Domain]] = field(default_factory=dict)
     away: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)  # PCI addresses that do not answer
+    missing: set[str] = field(default_factory=set)  # PCI addresses at which there is nothing
     removed: list[tuple[str, str]] = field(default_factory=list)
 
     def look(self, machine: Machine, deadline: Deadline) -> HostView:
         if machine.name in self.away:
             raise Unreachable(f"{machine.name} does not answer")
         states = {s.pci: DeviceState.ALL_ONES if s.pci in self.lost else DeviceState.ANSWERS for s in machine.slots}
+        states |= dict.fromkeys(self.missing, DeviceState.MISSING)
         return HostView("boot-1", 1_700_000_000.0, tuple(self.domains.get(machine.name, ())), states)
 
     def remove_domain(self, machine: Machine, uuid: str, validation: str, fence: Fence, deadline: Deadline) -> None:

@@ -11,7 +11,7 @@ from fleet.core.model import Machine, Slot, SlotKind, SshTarget, Trigger
 from fleet.core.states import State
 from fleet.engine.claim import request_abort
 from fleet.engine.worker import Worker
-from fleet.store import machines
+from fleet.store import machines, site
 from fleet.store.audit import By
 from fleet.store.database import Database
 from fleet.store.tables import AttentionRow, RunRow, ValidationRow
@@ -23,17 +23,19 @@ from tests.unit.workflows.hosts import Hosts, tenant, vm_of, world
 
 BY = By("test")
 SSH = SshTarget("127.0.0.1", 22, "fleet", "ssh-ed25519 AAAA", "env:KEY")
+PATIENT = Policy(host_patience=2)
 ALL = tuple(Slot(**{**s, "kind": SlotKind(s["kind"])}) for s in SLOTS)
 
 
 class Case:
     """A validation of the available machine m1, and a worker that is turned by hand."""
 
-    def __init__(self, db: Database, folder: Path, slots: tuple[Slot, ...] = ALL) -> None:
+    def __init__(self, db: Database, folder: Path, slots: tuple[Slot, ...] = ALL, policy: Policy = PATIENT) -> None:
         self.db, self.hosts = db, Hosts()
-        outside = world(db, self.hosts, folder, Policy(host_patience=2))
+        outside = world(db, self.hosts, folder, policy)
         self.worker = Worker(db, [revalidation.workflow(outside)], threads=1)
         with db.begin() as session:
+            site.set_mode(session, "enforce", BY)
             machines.add(session, Machine("m1", "sim-a100x8", State.AVAILABLE, 1, 0.0, "imported", SSH, slots), BY)
             playbook = Playbook.load(outside.library, "quick", "sim-a100x8")
             begin.start_validation(session, machines.get(session, "m1"), playbook, Trigger.MANUAL, BY, image={})
@@ -86,6 +88,20 @@ def test_a_slot_map_that_is_not_the_skus_condemns_nothing(
     assert verdict == "aborted"
     assert said in reason
     assert case.state is State.AVAILABLE
+
+
+@pytest.mark.parametrize(("gone", "verdict"), [(ALL, "aborted"), (ALL[1:], "failed")])
+def test_a_map_of_which_nothing_is_there_is_a_wrong_map(
+    db: Database, tmp_path: Path, gone: tuple[Slot, ...], verdict: str
+) -> None:
+    """Or the host lacks the tool that looks."""
+    case = Case(db, tmp_path, policy=Policy(device_return_s=0.0))
+    case.to_preflight()
+    case.hosts.missing |= {slot.pci for slot in gone}
+    case.turn()
+    assert case.verdict[0] == verdict
+    assert "is not on the host's PCI bus" in case.verdict[1]
+    assert case.state is not State.AVAILABLE
 
 
 def away(case: Case) -> None:

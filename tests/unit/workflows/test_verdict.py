@@ -96,3 +96,10 @@ def test_no_pass_without_proof_and_no_condemnation_without_evidence(
         assert set(outcomes) >= MINIMUM
     assert (decision.verdict is Verdict.FAILED) == (Outcome.FAILED in outcomes.values())
     assert decision.reason
+
+
+def test_a_sku_that_skips_all_that_a_pass_needs_proves_nothing() -> None:
+    """The looks at the host are always there, and no proof of work."""
+    outcomes = {"gpu_inventory": Outcome.SKIPPED, "gpu_burn": Outcome.SKIPPED, "host_inventory": Outcome.PASSED}
+    results = {name: conclude(name, [_FINDING[outcome]]) for name, outcome in outcomes.items()}
+    assert decide(results, set(results), MINIMUM).verdict is Verdict.ABORTED
