@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.orm import Session
-
 from fleet.app import parts, rack
 from fleet.core.model import Trigger
 from fleet.lab.manifest import Manifest
@@ -14,7 +11,6 @@ from fleet.settings import Settings
 from fleet.store import attention, machines, site, tickets, validations
 from fleet.store.audit import By
 from fleet.store.database import Database
-from fleet.store.tables import RunRow, TicketRow
 from fleet.workflows import begin
 from fleet.workflows.playbook import Playbook
 from playbooks.loader import Library
@@ -67,16 +63,3 @@ def settled(db: Database, validation: str) -> Settled | None:
             tuple(t.next_step for t in told),
             tuple(p["phase"] for p in row.phases),
         )
-
-
-def open_runs(session: Session, *, kind: str = begin.KIND) -> int:
-    open_ = sa.select(sa.func.count()).select_from(RunRow).where(RunRow.ended_at.is_(None), RunRow.kind == kind)
-    return session.scalar(open_) or 0
-
-
-def open_tickets(session: Session) -> dict[str, int]:
-    """How many, by machine."""
-    rows = (
-        sa.select(TicketRow.machine, sa.func.count()).where(TicketRow.closed_at.is_(None)).group_by(TicketRow.machine)
-    )
-    return {str(machine): int(count) for machine, count in session.execute(rows)}

@@ -17,7 +17,9 @@ from tests.integration.rack.stage import Stage, Stop, When, staged
 LATE = ("collect", "teardown", "settle")
 PRIOR = (State.AVAILABLE, State.VACATED, State.FAILED)
 IN_TIME = [(phase, when) for phase in ABORTABLE for when in get_args(When)]
-MACHINES = {case: f"lab-{number:02}" for number, case in enumerate([*IN_TIME, *LATE, "failed"], 2)}  # 01: a tenant's
+MACHINES = {
+    case: f"lab-{number:02}" for number, case in enumerate([*IN_TIME, *LATE, "failed", "tenant"], 2)
+}  # 01: a tenant's
 BEFORE = {case: PRIOR[number % 3] for number, case in enumerate(IN_TIME)}
 
 
@@ -43,11 +45,15 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
         )
         for each, machine in MACHINES.items():
             asked[each] = stage.validate(machine, "short-all" if each == "failed" else "short")
+        tenant = stage.stop(MACHINES["tenant"], "teardown", "before")
         answers: dict[object, str | None] = {}
         for stopped, stop in stops.items():
             stop.wait()
             answers[stopped] = stage.abort(asked[stopped], f"a test of {stopped}")
             stop.go_on()
+        tenant.wait()
+        stage.lab.place_tenant(MACHINES["tenant"], "uninvited")
+        tenant.go_on()
         yield Outcomes(stage, {case: stage.settled(id_) for case, id_ in asked.items()}, answers)
 
 
@@ -80,6 +86,13 @@ def test_what_has_failed_already_stays_failed(outcomes: Outcomes) -> None:
     assert settled.verdict == "failed"
     assert settled.state == "failed"
     assert len(settled.tickets) == 1
+
+
+def test_a_tenant_ends_even_a_validation_whose_checks_have_passed(outcomes: Outcomes) -> None:
+    settled = outcomes.settled["tenant"]
+    assert (settled.verdict, settled.reason) == ("aborted", "tenant domain on the host: uninvited")
+    assert (settled.state, settled.tickets) == ("allocated", ())
+    assert "appeared while the machine was being validated" in settled.told[0]
 
 
 def test_no_test_vm_is_left(outcomes: Outcomes) -> None:

@@ -68,7 +68,8 @@ def done(tmp_path_factory: pytest.TempPathFactory, postgres_url: str, postgres_t
             library = parts.library(chosen)
             asked = {machine: records.begun(db, library, image, machine, "short") for machine in MACHINES.values()}
             with workers(root / "lab", home, url) as pids:
-                until(lambda: _all_settled(db, asked, pids), 150.0, lambda: _standing(db))
+                frozen_since = dict.fromkeys(pids, 0.0)
+                until(lambda: _all_settled(db, asked, frozen_since), 150.0, lambda: _standing(db))
             left = [d["name"] for row in rack.client(manifest).machines() for d in row["domains"] if not d["instance"]]
             with db.read() as session:
                 measured = session.execute(sa.select(MeasurementRow.validation, MeasurementRow.name))
@@ -110,18 +111,18 @@ def workers(lab: Path, home: Path, url: str) -> Iterator[list[int]]:
             process.wait(60)
 
 
-_frozen_since: dict[int, float] = {}
-
-
-def _all_settled(db: Database, asked: dict[str, str], pids: list[int]) -> bool:
-    """Lets workers go on that have been frozen for long enough, on the way."""
-    for pid in pids:
+def _thaw(since: dict[int, float]) -> None:
+    """Let workers go on that have been frozen for long enough. `since`: by process, 0.0 while it runs."""
+    for pid, at in since.items():
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state != "T":
-            _frozen_since.pop(pid, None)
-        elif time.monotonic() - _frozen_since.setdefault(pid, time.monotonic()) > FROZEN_S:
+        since[pid] = 0.0 if state != "T" else at or time.monotonic()
+        if since[pid] and time.monotonic() - since[pid] > FROZEN_S:
             os.kill(pid, signal.SIGCONT)
-    return all(records.settled(db, id_) for id_ in asked.values()) and not _frozen_since
+
+
+def _all_settled(db: Database, asked: dict[str, str], frozen_since: dict[int, float]) -> bool:
+    _thaw(frozen_since)
+    return all(records.settled(db, id_) for id_ in asked.values()) and not any(frozen_since.values())
 
 
 def _settled(db: Database, validation: str) -> Settled:
