@@ -18,6 +18,7 @@ from fleet.workflows.world import World
 
 _COLLECT_TRIES = 5
 _SOON_S = 0.15
+_CLOCK_SLACK_S = 60.0  # our own times are of when a step began, and its look may have taken long
 _LOOK_IS_OLD_S = 60.0  # a verdict that was held up (the service was down, the disk full) looks at the host again
 
 
@@ -87,7 +88,7 @@ def teardown(world: World, work: Work, record: Record) -> Next:
     data: dict[str, Any] = {
         "vm_gone": True,
         "devices_back": not bad,
-        **_overtaken(record, view),
+        **_overtaken(record, view, work.run.now),
         **host_evidence.ANSWERED,
     }
     writes.append(lambda session: attention.settle(session, BY.actor, machine=machine.name, kind="teardown"))
@@ -99,9 +100,10 @@ def _keep_log(world: World, record: Record, name: str, log: bytes) -> Callable[[
     return keep(world, record, "kernel_log", name, log, truncated=len(log) >= world.policy.log_limit_bytes)
 
 
-def _overtaken(record: Record, view: HostView) -> Mapping[str, Any]:
+def _overtaken(record: Record, view: HostView, now: float) -> Mapping[str, Any]:
     """What ends a validation whatever its checks have shown: a tenant's domain, since reality wins; a host that went down
-    meanwhile, since its log up to then, and why it did, are not known."""
+    meanwhile, since its log up to then, and why it did, are not known; a host's clock that was set, since its log cannot be
+    told from what came before."""
     reason: str | None = record.data.get("aborted")
     data: Mapping[str, Any] = {}
     if view.tenants:
@@ -109,14 +111,16 @@ def _overtaken(record: Record, view: HostView) -> Mapping[str, Any]:
         reason = reason or seen
     if view.boot_id != record.data.get("boot_id", view.boot_id):
         reason = reason or "the host was restarted while it was validated"
+    began = record.data.get("since_by_us")
+    if began is not None and abs(set_by_s := (view.wall - record.since) - (now - began)) > _CLOCK_SLACK_S:
+        reason = reason or f"the host's clock was set by {set_by_s:.0f} s while it was validated"
     return data if reason is None else {**data, "aborted": reason}
 
 
 def settle(world: World, work: Work, record: Record) -> Next:
     if record.data.get("vm_gone") and work.run.in_phase_s > _LOOK_IS_OLD_S:
         return Next("teardown", "the last look at the host was long ago")
-    decision, within = settle_now(world, work, record)
-    return Next.done(f"{decision.verdict}: {decision.reason}", within=within)
+    return settle_now(world, work, record)
 
 
 def stuck(world: World, work: Work, why: str) -> Next:

@@ -1,7 +1,7 @@
 """Following the runner in the test VM: fetch what has ended, judge it at once, stop at the first failure. Losing the
 connection is never a verdict; the checks go on in the guest, and the next look picks up where this one ended."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -26,8 +26,7 @@ def checks(world: World, work: Work, record: Record) -> Next:
     looked_at = float(record.data.get("looked_at", work.run.phase_since))
     if work.run.now - looked_at > world.policy.host_look_s:
         return _look_at_host(world, work, record)
-    with world.db.read() as session:
-        known = {m.name for m in validations.measurements(session, record.id)}
+    known = _known(world, record)
     guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
     try:
         poll = guest.poll(known, world.policy.output_limit_bytes, Deadline.after(world.policy.call_deadline_s))
@@ -42,6 +41,24 @@ def checks(world: World, work: Work, record: Record) -> Next:
     writes.append(lambda session: _note(session, record, progress))
     then = _decide(world, work, record, poll, progress, guest)
     return Next(then.phase, then.why, then.after_s, {"silent_since": None, **then.data}, in_order(*writes))
+
+
+def last_outputs(world: World, record: Record) -> Callable[[Session], None] | None:
+    """What has ended since the last look, for a run that is ended from outside; None when the guest does not tell."""
+    guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
+    deadline = Deadline.after(world.policy.call_deadline_s)
+    try:
+        poll = guest.poll(_known(world, record), world.policy.output_limit_bytes, deadline)
+    except FleetError:
+        return None
+    if _ended_badly(record, poll) is not None:
+        return None
+    return in_order(*(_keep(world, record, name, poll) for name in sorted(poll.outputs)))
+
+
+def _known(world: World, record: Record) -> set[str]:
+    with world.db.read() as session:
+        return {m.name for m in validations.measurements(session, record.id)}
 
 
 def _look_at_host(world: World, work: Work, record: Record) -> Next:

@@ -80,9 +80,12 @@ def recorded(work: Work, then: Next) -> Next:
 
 
 def _abort(world: World, work: Work, record: Record) -> Next:
-    """Before a VM is placed nobody takes one down later: this is the last look."""
-    data = _last_look(world, record) if work.run.phase == "preflight" else {}
-    return ended_early(record, work.run.phase, work.run.abort_reason or "aborted", data, by=work.run.abort_by)
+    """Before a VM is placed nobody takes one down later: this is the last look. While checks run, what has ended in the
+    guest is evidence, also of a failure."""
+    phase = work.run.phase
+    data = _last_look(world, record) if phase == "preflight" else {}
+    then = ended_early(record, phase, work.run.abort_reason or "aborted", data, by=work.run.abort_by)
+    return replace(then, within=following.last_outputs(world, record)) if phase == "checks" else then
 
 
 def _last_look(world: World, record: Record) -> Mapping[str, Any]:
@@ -135,7 +138,7 @@ def _preflight(world: World, work: Work, record: Record) -> Next:
             deadline = Deadline.after(world.policy.call_deadline_s)
             world.hypervisor.remove_domain(machine, domain.uuid, domain.validation, fence(work), deadline)
         return Next("preflight", "removed a test VM that no live validation owns", _SOON_S)
-    data = {"since": view.wall, "boot_id": view.boot_id, **host_evidence.ANSWERED}
+    data = {"since": view.wall, "since_by_us": work.run.now, "boot_id": view.boot_id, **host_evidence.ANSWERED}
     text = host_evidence.as_text(machine, view, "before the test VM")
     bad = host_evidence.not_answering(machine, view)
     if bad and (waits := host_evidence.may_answer_yet(work, world.policy)) is not None:

@@ -1,18 +1,19 @@
 """Settling: the verdict, the machine's next state, tickets and notices, in one transaction with the end of the run."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
 from fleet.core.errors import NotFound, StoreError
 from fleet.core.model import Trigger, Verdict
 from fleet.core.states import Move, State
-from fleet.engine.workflow import Work
+from fleet.engine.workflow import Next, Work
 from fleet.store import attention, events, machines, tickets, validations
 from fleet.store.audit import By
 from fleet.store.tables import TicketRow
 from fleet.workflows import begin, judging, vacancy
 from fleet.workflows.events import EventKind, apply_waiting
+from fleet.workflows.playbook import checks_sha256
 from fleet.workflows.record import Record
 from fleet.workflows.verdict import Decision, decide
 from fleet.workflows.world import World
@@ -22,8 +23,9 @@ from validators.base import CheckResult, Outcome
 BY = By("service:revalidation")
 
 
-def settle_now(world: World, work: Work, record: Record) -> tuple[Decision, Callable[[Session], None]]:
-    """Judge what was stored and return the decision with the transaction that makes it true."""
+def settle_now(world: World, work: Work, record: Record) -> Next:
+    """Judge what was stored; the answer ends the run in the transaction that makes the verdict true. What else the verdict
+    hangs on goes onto the run, so that it can be computed again."""
     with world.db.read() as session:
         rows = validations.measurements(session, record.id)
         needed = _needed_by_tickets(tickets.open_of(session, record.machine.name), before=work.run.created_at)
@@ -32,17 +34,17 @@ def settle_now(world: World, work: Work, record: Record) -> tuple[Decision, Call
     ended_by = record.data.get("aborted") or record.data.get("ended_by")
     results = judging.judge_all(rows, world.evidence, record.playbook, record.machine, record.since, ended_by)
     enforced = record.playbook.enforced | set(judging.HOST_CHECKS) | ({"kernel_log"} - set(record.playbook.plan.names))
-    decision = decide(
-        results, enforced, world.policy.minimum_checks, also_needed=needed, aborted=record.data.get("aborted")
-    )
-    blocked = _may_not_condemn(record, decision, proven)
+    minimum = world.policy.minimum_checks
+    found = decide(results, enforced, minimum, also_needed=needed, aborted=record.data.get("aborted"))
+    decision = _may_not_condemn(record, found, proven) or found
 
     def within(session: Session) -> None:
-        settlement = Settlement(session, world, work, record, results, blocked or decision, enforced)
+        settlement = Settlement(session, world, work, record, results, decision, enforced)
         settlement.write_record()
         settlement.move_machine()
 
-    return blocked or decision, within
+    judged = {"minimum": sorted(minimum), "needed": sorted(needed), "proven": sorted(proven), "checks": checks_sha256()}
+    return Next(None, f"{decision.verdict}: {decision.reason}", data={"judged": judged}, within=within)
 
 
 def _needed_by_tickets(open_: Sequence[TicketRow], before: float) -> set[str]:
@@ -150,6 +152,8 @@ class Settlement:
         prior, clean = State(self.record.prior_state), self._seen_clean()
         if prior is State.AVAILABLE and clean and not self._said_to_stay():
             self._move(Move.RESTORE_AVAILABLE)
+            if self.decision.verdict is Verdict.FAILED:
+                self._tell(clean)
             apply_waiting(self.session, self.machine.name, BY)
             return
         if prior is State.FAILED:

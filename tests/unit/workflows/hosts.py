@@ -14,6 +14,7 @@ from fleet.workflows.world import Policy, World
 from playbooks.loader import Library
 
 UUID = "6f0c4e0e-1c5c-4f0e-9a0f-0123456789ab"
+WALL = 1_700_000_000.0  # the clock of every host stands still
 
 
 def tenant(name: str = "tenant-a") -> Domain:
@@ -39,7 +40,7 @@ class Hosts:
             raise Unreachable(f"{machine.name} does not answer")
         states = {s.pci: DeviceState.ALL_ONES if s.pci in self.lost else DeviceState.ANSWERS for s in machine.slots}
         states |= dict.fromkeys(self.missing, DeviceState.MISSING)
-        return HostView("boot-1", 1_700_000_000.0, tuple(self.domains.get(machine.name, ())), states)
+        return HostView("boot-1", WALL, tuple(self.domains.get(machine.name, ())), states)
 
     def remove_domain(self, machine: Machine, uuid: str, validation: str, fence: Fence, deadline: Deadline) -> None:
         self.removed.append((machine.name, validation))

@@ -59,8 +59,8 @@ class Guest(Hosts):
         """Nothing is open."""
 
 
-def step(db: Database, guest: Guest, folder: Path) -> tuple[RunRow, set[str]]:
-    """One step of the phase `checks`: the run after it, and the names of what is stored."""
+def step(db: Database, guest: Guest, folder: Path, abort: str | None = None) -> tuple[RunRow, set[str]]:
+    """One step of the phase `checks`, perhaps after an abort was asked for: the run after it, and what is stored by name."""
     outside = world(db, guest, folder)
     ssh = SshTarget("127.0.0.1", 22, "fleet", "ssh-ed25519 AAAA", "env:KEY")
     slots = tuple(Slot(**{**s, "kind": SlotKind(s["kind"])}) for s in SLOTS)
@@ -68,7 +68,7 @@ def step(db: Database, guest: Guest, folder: Path) -> tuple[RunRow, set[str]]:
         machines.add(session, Machine("m1", "sim-a100x8", State.AVAILABLE, 1, 0.0, "imported", ssh, slots), BY)
         playbook = Playbook.load(outside.library, "quick", "sim-a100x8")
         id_ = begin.start_validation(session, machines.get(session, "m1"), playbook, Trigger.MANUAL, BY, image={})
-        session.execute(sa.update(RunRow).values(phase="checks", data={"guest_boot_id": BOOT}))
+        session.execute(sa.update(RunRow).values(phase="checks", abort_reason=abort, data={"guest_boot_id": BOOT}))
         session.execute(sa.update(ValidationRow).values(secrets={"uuid": UUID, "name": "vm", **KEYS}))
     assert Worker(db, [revalidation.workflow(outside)], threads=1).step()
     with db.read() as session:
@@ -88,3 +88,14 @@ def test_a_guest_cannot_report_what_nobody_asked_it_for(db: Database, tmp_path: 
     run, stored = step(db, Guest(outputs={"gpu_inventory": inventory(), name: forged}), tmp_path)
     assert stored == set()
     assert run.data["aborted"] == f"the runner in the test VM reports {name}, which is not in the plan"
+
+
+def test_an_abort_takes_in_what_has_ended_before_it(db: Database, tmp_path: Path) -> None:
+    """It may have failed: an abort does not make that untrue."""
+    run, stored = step(db, Guest(outputs={"gpu_inventory": inventory(missing=[3])}), tmp_path, abort="enough")
+    assert (run.phase, run.data["aborted"], stored) == ("collect", "enough", {"gpu_inventory"})
+
+
+def test_an_abort_takes_in_nothing_that_nobody_asked_for(db: Database, tmp_path: Path) -> None:
+    run, stored = step(db, Guest(outputs={"dcgm_diag": "forged"}), tmp_path, abort="enough")
+    assert (run.phase, run.data["aborted"], stored) == ("collect", "enough", set())

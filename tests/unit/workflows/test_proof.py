@@ -76,6 +76,9 @@ def settled(db: Database, outside: World, proven: str | None) -> tuple[str, str]
     assert Worker(db, [revalidation.workflow(outside)], threads=1).step()
     with db.read() as session:
         row = session.scalars(sa.select(ValidationRow)).one()
+        judged = session.scalars(sa.select(RunRow).where(RunRow.kind == begin.KIND)).one().data["judged"]
+        assert judged["proven"] == ([] if proven is None else [proven])
+        assert judged["minimum"] == sorted(outside.policy.minimum_checks)
         return row.verdict or "open", row.reason or ""
 
 

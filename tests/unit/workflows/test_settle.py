@@ -247,6 +247,15 @@ def test_a_site_that_only_observes_condemns_nothing(case: Case) -> None:
     assert told.kind == "observed failure"
 
 
+def test_an_observed_failure_of_an_available_machine_is_told(case: Case) -> None:
+    with case.db.begin() as session:
+        site.set_mode(session, "observe", BY)
+    case.begin(State.AVAILABLE, Trigger.MANUAL)
+    assert case.settle(BAD) == Verdict.FAILED
+    assert case.machine.state is State.AVAILABLE
+    assert [told.kind for told in case.rows(AttentionRow)] == ["observed failure"]
+
+
 def test_a_tenant_that_is_there_gets_the_machine_and_the_ticket_is_filed_all_the_same(case: Case) -> None:
     case.begin(State.VACATED)
     case.settle(BAD, {**CLEAN, "tenants": [["u-1", "tenant-b"]]}, aborted="tenant domain on the host")

@@ -19,7 +19,7 @@ from fleet.store.tables import MeasurementRow, RunRow, ValidationRow
 from fleet.workflows import begin, revalidation
 from fleet.workflows.playbook import Playbook
 from fleet.workflows.world import Policy
-from tests.unit.workflows.hosts import UUID, Hosts, tenant, world
+from tests.unit.workflows.hosts import UUID, WALL, Hosts, tenant, world
 
 BY = By("test")
 GPU = Slot("gpu3", SlotKind.GPU, "0000:1b:00.0", guest_pci="0000:00:0b.0")
@@ -121,6 +121,17 @@ def test_a_verdict_that_was_held_up_is_made_with_a_new_look(db: Database, tmp_pa
     assert case.turn().ended_at is not None
     with db.read() as session:
         assert machines.get(session, "m1").state is State.ALLOCATED
+
+
+@pytest.mark.parametrize("set_by_s", [-HOUR, HOUR])
+def test_a_hosts_clock_that_was_set_meanwhile_dates_no_line(db: Database, tmp_path: Path, set_by_s: float) -> None:
+    """Its log is told from what came before by its stamps: a line of this run may look old, an old one new."""
+    began = db.now() - 100.0
+    since = WALL - 100.0 - set_by_s
+    case = Case(db, tmp_path, "teardown", torn_down=True, since=since, since_by_us=began)
+    run = case.turn()
+    assert run.ended_at is not None
+    assert "the host's clock was set by" in run.why
 
 
 @pytest.mark.parametrize(("size", "truncated"), [(LIMIT - 1, False), (LIMIT, True)])
