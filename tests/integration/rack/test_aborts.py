@@ -1,7 +1,8 @@
 """An abort in each phase, asked for before the phase's act and while it is under way: one verdict, the prior state, no test
 VM. Where it comes too late, the answer says so and the verdict stands."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import get_args
 
@@ -27,7 +28,7 @@ BEFORE = {case: PRIOR[number % 3] for number, case in enumerate(IN_TIME)}
 class Outcomes:
     stage: Stage
     settled: dict[object, Settled]
-    answers: dict[object, str | None]  # None: the abort was accepted
+    answers: Mapping[object, str | None]  # None: the abort was accepted
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +44,22 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
         stops["failed"] = stage.stop(
             MACHINES["failed"], "checks", "before", once=lambda: _ib_links_failed(stage, asked["failed"])
         )
+        stops["tenant"] = stage.stop(MACHINES["tenant"], "teardown", "before")
         for each, machine in MACHINES.items():
             asked[each] = stage.validate(machine, "short-all" if each == "failed" else "short")
-        tenant = stage.stop(MACHINES["tenant"], "teardown", "before")
-        answers: dict[object, str | None] = {}
-        for stopped, stop in stops.items():
-            stop.wait()
-            answers[stopped] = stage.abort(asked[stopped], f"a test of {stopped}")
-            stop.go_on()
-        tenant.wait()
-        stage.lab.place_tenant(MACHINES["tenant"], "uninvited")
-        tenant.go_on()
+
+        def met(case: object) -> str | None:
+            stops[case].wait()
+            try:
+                if case != "tenant":
+                    return stage.abort(asked[case], f"a test of {case}")
+                stage.lab.place_tenant(MACHINES[case], "uninvited")
+                return None
+            finally:
+                stops[case].go_on()
+
+        with ThreadPoolExecutor(len(stops)) as pool:
+            answers = dict(zip(stops, pool.map(met, stops), strict=True))
         yield Outcomes(stage, {case: stage.settled(id_) for case, id_ in asked.items()}, answers)
 
 
