@@ -130,6 +130,8 @@ def unhold(session: Session, permit: Permit, name: str) -> Answer:
     machine = machines.set_hold(session, machine, None, permit.actor.by)
     if machine.state is State.VACATED:  # what the hold kept from starting may start now
         vacancy.open_vacancy(session, name, why=f"the hold was lifted by {permit.actor.name}")
+    elif machine.state is State.AVAILABLE:
+        events.apply_waiting(session, name, permit.actor.by)
     return Answer.done(show(session, name))
 
 

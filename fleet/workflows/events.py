@@ -88,18 +88,21 @@ def allocate(session: Session, machine: Machine, instance: str, by: By, why: str
     if machine.state is not State.AVAILABLE:
         since = f"since {site.at(machine.state_since)}: {machine.state_why}"
         raise Refused(f"{machine.name} is not available, it is {machine.state} {since}")
+    if (first := events.waiting(session, machine.name, EventKind.PLACED)) is not None:
+        if first.instance != instance:
+            raise Refused(f"{machine.name} is taken: instance {first.instance} was reported as placed on it before")
+        events.finish(session, first, events.APPLIED)
     machines.add_instance(session, machine.name, instance)
     return machines.move(session, machine, Move.ALLOCATE, why, by, detail={"instance": instance})
 
 
 def apply_waiting(session: Session, name: str, by: By) -> None:
     """A machine came back to the pool: the `placed` that waited longest for it is now true. A held machine keeps it
-    waiting."""
+    waiting until the hold is lifted; nobody else gets the machine before."""
     row = events.waiting(session, name, EventKind.PLACED)
     machine = machines.get(session, name)
     if row is not None and machine.hold is None:
         allocate(session, machine, row.instance, by, f"instance {row.instance} placed (the event waited)")
-        events.finish(session, row, events.APPLIED)
 
 
 def _placed(session: Session, machine: Machine, event: Event, by: By) -> str:
@@ -115,8 +118,9 @@ def _placed(session: Session, machine: Machine, event: Event, by: By) -> str:
 
 
 def _left(session: Session, machine: Machine, event: Event, by: By) -> str:
+    dropped = events.drop_waiting(session, machine.name, EventKind.PLACED, event.instance)
     if event.instance not in {i.id for i in machine.instances}:
-        if events.drop_waiting(session, machine.name, EventKind.PLACED, event.instance):
+        if dropped:
             return events.APPLIED  # it left before it could be noted as placed
         there = ", ".join(i.id for i in machine.instances) or "none"
         raise Refused(f"instance {event.instance} is not on {machine.name} (instances there: {there})")

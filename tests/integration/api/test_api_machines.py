@@ -7,7 +7,7 @@ import pytest
 from fleet.core.states import State
 from fleet.service.access import Role
 from fleet.store import attention
-from fleet.store.tables import MachineRow
+from fleet.store.tables import EventRow, MachineRow
 
 SSH = {
     "address": "10.0.0.5",
@@ -64,6 +64,16 @@ def test_a_hold_says_who_since_when_and_why(api: Any) -> None:
     assert "not held" in api.post("/v1/machines/gpu-17/unhold", {}, 409)["detail"]
     actions = [e["action"] for e in api.audit("gpu-17") if e["allowed"]]
     assert actions == ["machine.unheld", "machine.held", "machine.added"]
+
+
+def test_a_lifted_hold_lets_the_placed_instance_in_that_waited(api: Any) -> None:
+    api.add("gpu-17")
+    api.post("/v1/machines/gpu-17/hold", {"reason": "swap of DIMM 3"})
+    with api.db.begin() as session:
+        placed = {"kind": "instance.placed", "machine": "gpu-17", "instance": "vm-9", "signals": [], "received_at": 1.0}
+        session.add(EventRow(id="e-1", body_sha256="", state="waiting", **placed))
+    lifted = api.post("/v1/machines/gpu-17/unhold")
+    assert (lifted["state"], [i["id"] for i in lifted["instances"]]) == ("allocated", ["vm-9"])
 
 
 def test_an_expired_hold_binds_nobody(api: Any) -> None:

@@ -5,12 +5,12 @@ import sqlalchemy as sa
 
 from fleet.core.errors import Conflict, NotFound, Refused
 from fleet.core.model import Hold, Machine, SshTarget
-from fleet.core.states import State
+from fleet.core.states import Move, State
 from fleet.store import machines
 from fleet.store.audit import By
 from fleet.store.database import Database
 from fleet.store.tables import EventRow, NoticeRow, RunRow
-from fleet.workflows.events import Accepted, Event, EventKind, apply
+from fleet.workflows.events import Accepted, Event, EventKind, allocate, apply, apply_waiting
 
 BY = By("scheduler", "127.0.0.1")
 SSH = SshTarget("127.0.0.1", 22, "fleet", "ssh-ed25519 AAAA", "env:KEY")
@@ -153,3 +153,28 @@ def test_the_pool_hears_of_what_leaves_and_comes_back_but_not_of_its_own_placing
     send(fleet, EventKind.REMOVED, "a")
     with fleet.read() as session:
         assert session.scalars(sa.select(NoticeRow.kind)).all() == []
+
+
+def back_in_the_pool_while_held(db: Database) -> None:
+    """b was reported as placed before a was gone; the machine has passed since, under somebody's hold."""
+    send(db, EventKind.PLACED, "a")
+    send(db, EventKind.PLACED, "b")
+    send(db, EventKind.REMOVED, "a")
+    with db.begin() as session:
+        machine = machines.set_hold(session, machines.get(session, "m1"), Hold("anna", "cable swap", 1.0), BY)
+        machine = machines.move(session, machine, Move.START_VALIDATION, "", BY)
+        machines.move(session, machine, Move.PASS, "", BY)
+        apply_waiting(session, "m1", BY)
+    assert seen(db).state is State.AVAILABLE
+
+
+def test_a_machine_that_a_placed_instance_waits_for_is_nobody_elses(fleet: Database) -> None:
+    back_in_the_pool_while_held(fleet)
+    with fleet.begin() as session:
+        machine = machines.set_hold(session, machines.get(session, "m1"), None, BY)
+        with pytest.raises(Refused, match="instance b was reported as placed on it before"):
+            allocate(session, machine, "c", BY, "claimed")
+        allocate(session, machine, "b", BY, "claimed")
+    with fleet.read() as session:
+        states = session.scalars(sa.select(EventRow.state).where(EventRow.instance == "b")).all()
+    assert states == ["applied"]
