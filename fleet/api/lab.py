@@ -20,12 +20,12 @@ class Fault(Body):
 
 @router.get("/faults", name=Action.READ)
 def list_faults(call: Admitted, part: Part) -> Response:
-    return call.read(lambda _session: lab.faults(call.services.lab))
+    return call.read(lambda _session: lab.faults(call.services.lab, part))
 
 
 @router.get("/machines", name=Action.READ)
 def list_lab_machines(call: Admitted, part: Part) -> Response:
-    return call.read(lambda _session: lab.machines(call.services.lab))
+    return call.read(lambda _session: lab.machines(call.services.lab, part))
 
 
 @router.post("/{machine}/break", name=Action.LAB_BREAK)

@@ -36,7 +36,7 @@ def abort_validation(call: Admitted, validation: RecordPath, body: validations.A
 
 @router.get("/{validation}/logs", name=Action.READ)
 def list_logs(call: Admitted, validation: RecordPath, part: Part) -> Response:
-    return call.read(validations.logs, validation)
+    return call.read(validations.logs, part, validation)
 
 
 @router.get("/{validation}/logs/{measurement}/{stream}", name=Action.READ)

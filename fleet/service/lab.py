@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from fleet.core.errors import NotFound
 from fleet.service.access import Permit
-from fleet.service.listing import Json
+from fleet.service.listing import Json, Window, portion
 from fleet.service.writing import Answer
 from fleet.store import audit
 
@@ -27,12 +27,12 @@ class LabControl(Protocol):
     def mend(self, machine: str, fault: str) -> None: ...
 
 
-def faults(lab: LabControl | None) -> Json:
-    return _rows(_there(lab).faults())
+def faults(lab: LabControl | None, window: Window) -> Json:
+    return portion("fault", _rows(_there(lab).faults()), window)
 
 
-def machines(lab: LabControl | None) -> Json:
-    return _rows(_there(lab).machines())
+def machines(lab: LabControl | None, window: Window) -> Json:
+    return portion("lab-machine", _rows(_there(lab).machines()), window)
 
 
 def break_(session: Session, permit: Permit, lab: LabControl | None, machine: str, fault: str) -> Answer:
@@ -56,5 +56,5 @@ def _there(lab: LabControl | None) -> LabControl:
     return lab
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> Json:
-    return {"items": [{"id": row["name"], **row} for row in rows], "next": None}
+def _rows(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
+    return [{"id": row["name"], **row} for row in rows]

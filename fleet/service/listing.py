@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -39,6 +39,13 @@ class Window:
 
 def listing(noun: str, page: Page[Row], view: Callable[[Row], Mapping[str, Any]]) -> Json:
     return {"items": [view(row) for row in page.rows], "next": cursor(noun, page.next)}
+
+
+def portion(noun: str, rows: Sequence[Json], window: Window) -> Json:
+    """A list that is short and at hand anyhow; its cursor is a number of rows."""
+    start = max(0, (window.after(noun, int) or [0])[0])
+    end = start + window.limit
+    return {"items": list(rows[start:end]), "next": cursor(noun, [end] if end < len(rows) else None)}
 
 
 def cursor(noun: str, key: Iterable[Any] | None) -> str | None:

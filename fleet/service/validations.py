@@ -10,7 +10,7 @@ from fleet.core.model import Trigger
 from fleet.engine.claim import request_abort
 from fleet.service.access import Actor, Permit
 from fleet.service.body import Body, MachineName, PlanName, Sentence
-from fleet.service.listing import Json, Window, listing
+from fleet.service.listing import Json, Window, listing, portion
 from fleet.service.services import Services
 from fleet.service.times import stamp, stamp_or_none
 from fleet.service.writing import Answer
@@ -98,10 +98,10 @@ def show(session: Session, id_: str) -> Json:
     }
 
 
-def logs(session: Session, id_: str) -> Json:
+def logs(session: Session, window: Window, id_: str) -> Json:
     validations.get(session, id_)
     rows = validations.measurements(session, id_)
-    return {"items": [log for row in rows for log in _logs(row)], "next": None}
+    return portion("log", [log for row in rows for log in _logs(row)], window)
 
 
 def log(session: Session, services: Services, id_: str, measurement: str, stream: str) -> bytes:

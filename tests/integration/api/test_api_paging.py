@@ -79,3 +79,9 @@ def test_an_exactly_full_last_page_has_no_next(api: Any) -> None:
 def test_the_default_page_is_bounded(api: Any) -> None:
     fill(api, "machines", 120)
     assert len(api.get("/v1/machines")["items"]) == 100
+
+
+def test_lists_that_no_table_holds_have_pages_too(api: Any) -> None:
+    parts = pages(api, "/v1/lab/machines", 1)
+    assert [[row["id"] for row in part] for part in parts] == [["lab-01"], ["lab-02"]]
+    assert api.get("/v1/lab/faults?cursor=abc", 422)["field"] == "cursor"
