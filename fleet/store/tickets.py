@@ -41,17 +41,21 @@ def file(
     validation: str,
     by: str,
 ) -> TicketRow:
-    """Open a ticket for this cause, or bring the open one up to date; one that was `fixed` is reopened."""
+    """Open a ticket for this cause, or bring the open one up to date; one that was `fixed` is reopened. A check that failed
+    once stays on it: a later run that stopped before that check has not shown that it passes."""
     at = session.scalar(sa.select(db_now())) or 0.0
     row = next((t for t in open_of(session, machine) if t.cause == cause), None)
     if row is None:
-        row = TicketRow(id=new_id("tkt"), machine=machine, cause=cause, state="open", history=[], created_at=at)
+        row = TicketRow(
+            id=new_id("tkt"), machine=machine, cause=cause, state="open", checks=[], history=[], created_at=at
+        )
         what = "opened"
         session.add(row)
     else:
         what = "reopened" if row.state == "fixed" else "failed again"
         row.state = "reopened" if row.state == "fixed" else row.state
-    row.title, row.body, row.checks, row.validation, row.updated_at = title, body, list(checks), validation, at
+    row.checks = list(dict.fromkeys([*row.checks, *checks]))
+    row.title, row.body, row.validation, row.updated_at = title, body, validation, at
     _note(row, at, by, what, title, validation)
     session.flush()
     return row

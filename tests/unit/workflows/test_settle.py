@@ -159,6 +159,17 @@ def test_a_fixed_machine_that_fails_again_reopens_its_ticket_and_a_pass_closes_i
     assert case.machine.state is State.AVAILABLE
 
 
+def test_a_check_that_failed_once_stays_on_the_ticket_until_it_passes(case: Case) -> None:
+    """The second run stops at its first failure; a plan without NCCL must not close the ticket later."""
+    case.begin(State.VACATED)
+    case.settle({**BAD, "nccl": conclude("nccl", [failed("slow", "12 GB/s, limit 220")])})
+    case.mark_fixed()
+    case.begin_again(Trigger.FIXED)
+    case.settle(BAD)
+    (ticket,) = case.rows(TicketRow)
+    assert ticket.checks == ["gpu_burn", "nccl"]
+
+
 def test_a_pass_without_a_fix_is_written_on_the_ticket_and_the_machine_stays_out(case: Case) -> None:
     case.begin(State.VACATED)
     case.settle(BAD)
