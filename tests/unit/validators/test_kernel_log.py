@@ -114,6 +114,7 @@ def test_wrong_clock_of_the_guest_hides_nothing() -> None:
         "vfio-pci 0000:93:00.0: resetting",
         "Out of memory: Killed process 31337 (python3) total-vm:1024kB, anon-rss:512kB",
         "Kernel panic - not syncing: hung_task: blocked tasks",
+        "XFS (vda1): Log I/O Error Detected. Shutting down filesystem",  # the VM's image, where the host's disk is full
     ],
 )
 def test_line_that_is_no_hardware_evidence_condemns_nothing(line: str) -> None:
