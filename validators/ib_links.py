@@ -51,7 +51,8 @@ def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
         candidates = [p for p in seen.ports if p.link_layer in (expected.link_layer, None) and not p.is_bond]
         found = rails.match(candidates, subject)
         hours = _hours(started_at, measurement.started_at)
-        findings += _rails(found, earlier, hours, expected)
+        strange = len(candidates) - sum(port is not None for port in found.values())
+        findings += _rails(found, earlier, hours, expected, strange)
         earlier, started_at = found, measurement.started_at
     limits: dict[str, Any] = {
         "rails": expected.count,
@@ -68,15 +69,25 @@ def _hours(before: float | None, now: float | None) -> float | None:
 
 
 def _rails(
-    found: dict[str, IbPort | None], earlier: dict[str, IbPort | None], hours: float | None, expected: Rails
+    found: dict[str, IbPort | None],
+    earlier: dict[str, IbPort | None],
+    hours: float | None,
+    expected: Rails,
+    strange: int,
 ) -> Iterator[Finding]:
+    """`strange` ports are not in the slot map. As many as are missing are no missing rails but an old map: a card that was
+    replaced has other GUIDs."""
     after = " after the stress" if earlier else ""
     present = sum(port is not None for port in found.values())
     for name, port in found.items():
         if port is None:
             lost = earlier.get(name) is not None
             reason = f"no {expected.link_layer} port of this rail is there{after}; {present} of {expected.count} are"
-            yield failed("lost_under_load" if lost else "missing", reason, name)
+            if not lost and strange >= len(found) - present:
+                reason += f", and {strange} that the slot map does not have: was a card replaced?"
+                yield not_run("unknown_port", reason, name)
+            else:
+                yield failed("lost_under_load" if lost else "missing", reason, name)
             continue
         findings = list(_port(port, name, after, expected))
         findings += _rises(earlier.get(name), port, name, hours)

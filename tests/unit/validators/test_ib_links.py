@@ -91,6 +91,18 @@ def test_rails_are_found_by_guid_when_addresses_moved() -> None:
     assert failures(result) == {("rail1", "missing")}
 
 
+def test_a_port_that_the_map_does_not_have_may_be_the_one_that_is_missed() -> None:
+    """A card that was replaced in a repair: its record is old, its link is up."""
+    new = port(8, pci="0000:40:00.0")
+    assert gaps(judge("ib_links", ports(missing=[6], more=[new]))) == {"unknown_port"}
+    assert failures(judge("ib_links", ports(missing=[5, 6], more=[new]))) == {
+        ("rail5", "missing"),
+        ("rail6", "missing"),
+    }
+    lost = judge("ib_links", ports(more=[new]), ports(missing=[6], more=[new]))
+    assert failures(lost) == {("rail6", "lost_under_load")}
+
+
 def test_without_slot_map_ports_are_counted() -> None:
     alone = subject(slots=False)
     assert judge("ib_links", ports(more=[MANAGEMENT]), of=alone).outcome is Outcome.PASSED
