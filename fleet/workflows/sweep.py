@@ -18,6 +18,9 @@ from fleet.workflows.world import World
 KIND = "sweep"
 SUBJECT = "fleet"
 REAP = "reap"
+_HOPELESS_ATTEMPTS = (
+    20  # far beyond any phase's patience: giving up fails as well, such as on a record that cannot be read
+)
 
 
 def ensure(session: Session) -> None:
@@ -83,13 +86,17 @@ def _watch(session: Session) -> None:
                     "stuck",
                     machine.name,
                     machine=machine.name,
-                    reason=f"{machine.name} is {machine.state} ({machine.state_why}) and nothing is at work on it",
-                    next_step=f"`fleet revalidate {machine.name}`",
+                    reason=f"{machine.name} is {machine.state} ({machine.state_why}) and nothing gets on with it",
+                    next_step=f"`fleet validation list --machine {machine.name}`; where none is open, `fleet revalidate`",
                 )
 
 
 def _in_hand(session: Session, name: str) -> bool:
-    kinds = (begin.KIND, vacancy.KIND)
-    open_ = sa.select(RunRow.id).where(RunRow.kind.in_(kinds), RunRow.subject == name, RunRow.ended_at.is_(None))
+    open_ = sa.select(RunRow.id).where(
+        RunRow.kind.in_((begin.KIND, vacancy.KIND)),
+        RunRow.subject == name,
+        RunRow.ended_at.is_(None),
+        RunRow.attempts < _HOPELESS_ATTEMPTS,
+    )
     told = sa.select(AttentionRow.id).where(AttentionRow.machine == name, AttentionRow.resolved_at.is_(None))
     return session.scalar(open_.limit(1)) is not None or session.scalar(told.limit(1)) is not None

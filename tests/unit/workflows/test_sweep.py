@@ -7,11 +7,12 @@ import sqlalchemy as sa
 from fleet.core.model import Machine, SshTarget
 from fleet.core.states import State
 from fleet.engine.worker import Worker
+from fleet.engine.workflow import open_run
 from fleet.store import machines
 from fleet.store.audit import By
 from fleet.store.database import Database
 from fleet.store.tables import AttentionRow, RunRow
-from fleet.workflows import sweep
+from fleet.workflows import begin, sweep
 from tests.unit.workflows.hosts import Hosts, tenant, vm_of, world
 
 SSH = SshTarget("127.0.0.1", 22, "fleet", "ssh-ed25519 AAAA", "env:KEY")
@@ -59,3 +60,18 @@ def test_a_machine_that_nothing_works_on_is_told_once(db: Database, tmp_path: Pa
     with db.read() as session:
         told = session.execute(sa.select(AttentionRow.machine, AttentionRow.kind)).all()
     assert [tuple(row) for row in told] == [("m1", "stuck")]
+
+
+def test_a_machine_whose_run_fails_again_and_again_is_told(db: Database, tmp_path: Path) -> None:
+    """Also when giving up fails: such as on a record that the present version cannot read."""
+    fleet(db, State.VALIDATING, State.VACATED)
+    with db.begin() as session:
+        for name, attempts in (("m1", 50), ("m2", 3)):
+            id_ = open_run(session, begin.KIND, "checks", name, after_s=1e6, why="")
+            session.execute(sa.update(RunRow).where(RunRow.id == id_).values(attempts=attempts))
+    worker = Worker(db, [sweep.workflow(world(db, Hosts(), tmp_path))], threads=1)
+    with db.begin() as session:
+        sweep.ensure(session)
+    assert worker.step()
+    with db.read() as session:
+        assert session.scalars(sa.select(AttentionRow.machine)).all() == ["m1"]
