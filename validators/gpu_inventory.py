@@ -16,6 +16,7 @@ _HARDWARE_ERRORS = {
     "NVML_ERROR_RESET_REQUIRED": "reset_required",
     "NVML_ERROR_INSUFFICIENT_POWER": "no_power",  # NVML: external power cables are not attached
 }
+_NOT_THERE = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_FUNCTION_NOT_FOUND")  # this GPU, this driver: no such counter
 
 
 def argv(subject: Subject) -> tuple[str, ...]:
@@ -114,6 +115,9 @@ def _gpu(gpu: nvml.Gpu, previous: nvml.Gpu | None, device: str, after: str, subj
         return
     if gpu.uuid is None or gpu.name is None:
         yield not_run("not_measured", f"NVML gives no name or UUID for GPU {gpu.index}{after}", device)
+    for counter in ("ecc_volatile_uncorrected", "remapped_rows"):
+        if (refused := gpu.unsupported.get(counter)) is not None and refused not in _NOT_THERE:
+            yield not_run("not_measured", f"its {counter} cannot be read{after}: {printable(refused, 60)}", device)
     yield from _memory(gpu, device, after, subject)
     yield from _memory_errors(gpu, previous, device, after)
     wanted = subject.sku.gpus.nvlinks

@@ -148,3 +148,19 @@ def test_output_that_is_no_inventory_is_not_run(output: str, said: str) -> None:
     result = judge("gpu_inventory", output)
     assert (result.outcome, gaps(result)) == (Outcome.NOT_RUN, {"unparsable"})
     assert said in result.reason
+
+
+@pytest.mark.parametrize(
+    ("refused", "outcome"),
+    [
+        ("NVML_ERROR_NOT_SUPPORTED", Outcome.PASSED),
+        ("NVML_ERROR_FUNCTION_NOT_FOUND", Outcome.PASSED),
+        ("NVML_ERROR_UNKNOWN", Outcome.NOT_RUN),
+        ("NVML_ERROR_TIMEOUT", Outcome.NOT_RUN),
+    ],
+)
+@pytest.mark.parametrize("counter", ["ecc_volatile_uncorrected", "remapped_rows"])
+def test_a_counter_that_cannot_be_read_is_not_nought(counter: str, refused: str, outcome: Outcome) -> None:
+    """Unless this kind of GPU, or this driver, has none."""
+    unread = {counter: None, "unsupported": {counter: refused}}
+    assert judge("gpu_inventory", inventory({2: unread})).outcome is outcome
