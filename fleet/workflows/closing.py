@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
-from fleet.core.errors import FleetError, Unreachable
+from fleet.core.errors import FleetError, HypervisorError, Unreachable
 from fleet.core.model import HostView
 from fleet.engine.workflow import Next, Work
 from fleet.store import attention
@@ -72,6 +72,8 @@ def teardown(world: World, work: Work, record: Record) -> Next:
         return Next("teardown", "the test VM was taken down", data={"torn_down": True})
     view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
     if view.domain(vm.uuid) is not None:
+        if work.run.in_phase_s > world.policy.teardown_deadline_s:  # something starts it again and again
+            raise HypervisorError(f"the test VM {vm.name} is still on {machine.name} after it was taken down")
         return Next("teardown", "the test VM is still there", _SOON_S, data={"torn_down": False})
     bad = host_evidence.not_answering(machine, view)
     if bad and (waits := host_evidence.may_answer_yet(work, world.policy)) is not None:

@@ -19,7 +19,7 @@ from fleet.store.tables import MeasurementRow, RunRow, ValidationRow
 from fleet.workflows import begin, revalidation
 from fleet.workflows.playbook import Playbook
 from fleet.workflows.world import Policy
-from tests.unit.workflows.hosts import UUID, WALL, Hosts, tenant, world
+from tests.unit.workflows.hosts import UUID, WALL, Hosts, tenant, vm_of, world
 
 BY = By("test")
 GPU = Slot("gpu3", SlotKind.GPU, "0000:1b:00.0", guest_pci="0000:00:0b.0")
@@ -112,6 +112,17 @@ def test_devices_have_their_time_however_long_the_phase_took_before(db: Database
     run = case.turn()
     assert run.ended_at is not None
     assert "gpu3" in run.why
+
+
+def test_a_test_vm_that_comes_back_each_time_ends_at_a_person(db: Database, tmp_path: Path) -> None:
+    case = Case(db, tmp_path, "teardown", torn_down=True)
+    case.hosts.domains["m1"] = [vm_of(case.run.ref or "")]
+    for _ in range(Policy().host_patience):
+        case.turn()
+    assert case.run.ended_at is not None
+    with db.read() as session:
+        assert machines.get(session, "m1").state is State.VACATED
+        assert "is still on m1" in session.scalars(sa.select(ValidationRow.reason)).one()
 
 
 def test_a_verdict_that_was_held_up_is_made_with_a_new_look(db: Database, tmp_path: Path) -> None:
