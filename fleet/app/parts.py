@@ -5,6 +5,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.engine import URL
+
 from fleet.app import lock
 from fleet.core.errors import InvalidInput
 from fleet.engine.claim import Budgets, release_leases
@@ -35,7 +37,7 @@ def data_directory(settings: Settings) -> Path:
 def database(settings: Settings, *, alone: bool) -> Iterator[Database]:
     """At this code's schema. `alone`: nobody else may work on the same SQLite file, and what was at work when the last
     process ended is free again. Raises Refused, StoreError, InvalidInput."""
-    db = Database(settings.database or f"sqlite:///{data_directory(settings) / 'fleet.sqlite'}")
+    db = Database(settings.database or _usual(data_directory(settings)))
     with ExitStack() as stack:
         stack.callback(db.close)
         if db.is_sqlite:
@@ -44,6 +46,10 @@ def database(settings: Settings, *, alone: bool) -> Iterator[Database]:
         if alone and db.is_sqlite:
             release_leases(db)
         yield db
+
+
+def _usual(directory: Path) -> URL:
+    return URL.create("sqlite", database=str(directory / "fleet.sqlite"))  # in a text, `?` and `%` would mean something
 
 
 def services(settings: Settings, db: Database, image: dict[str, Any], lab: LabControl | None = None) -> Services:

@@ -2,6 +2,7 @@
 behind the API. It stands in for the provider's control plane and hardware, and nothing else knows that it is one."""
 
 import hashlib
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
-from fleet.core.errors import FleetError
+from fleet.core.errors import FleetError, InvalidInput
 from fleet.lab.client import LabClient
 from fleet.lab.manifest import MachineEntry, Manifest
 from fleet.lab.process import LabProcess
@@ -29,12 +30,19 @@ from playbooks.loader import Library
 log = structlog.get_logger(__name__)
 
 BY = By("service:lab")
+_PLAIN = re.compile(r"/[A-Za-z0-9/._-]+")  # as the service asks of FLEET_STATE on any host
 _FOLLOW_S = 0.2  # a tenant's domain is gone about a second after its event: this much of it may be ours
 
 
 @contextmanager
 def running(directory: Path, count: int) -> Iterator[Manifest]:
-    """The rack's process, ended with us."""
+    """The rack's process, ended with us. Raises InvalidInput for a directory that its hosts could not name in a script."""
+    if not _PLAIN.fullmatch(str(directory)):
+        raise InvalidInput(
+            f"{directory}: a simulated rack works in a directory of letters, digits, / . _ and - only. "
+            "Choose another with FLEET_HOME=/PATH",
+            "data_dir",
+        )
     lab = LabProcess(directory, machines=count)
     try:
         yield lab.start()

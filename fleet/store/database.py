@@ -39,7 +39,7 @@ def _postgresql_now(element: db_now, compiler: Any, **kw: Any) -> str:
 class Database:
     """An engine and its sessions. `begin()` is a write transaction, `read()` one that promises not to write."""
 
-    def __init__(self, url: str, pool_size: int = 20, busy_timeout_s: float = 30.0) -> None:
+    def __init__(self, url: str | URL, pool_size: int = 20, busy_timeout_s: float = 30.0) -> None:
         """`busy_timeout_s`: how long SQLite waits for another writer before it raises StoreBusy."""
         self.url = _url(url)
         self.engine = _engine(self.url, pool_size, busy_timeout_s)
@@ -73,11 +73,11 @@ class Database:
         self.engine.dispose()
 
 
-def _url(text: str) -> URL:
+def _url(text: str | URL) -> URL:
     try:
         url = make_url(text)
     except (sa.exc.ArgumentError, ValueError):  # ValueError: a port that is no number
-        hidden = re.sub(r":[^:@]*@", ":***@", text)
+        hidden = re.sub(r":[^:@]*@", ":***@", str(text))
         raise InvalidInput(
             f"database: {hidden!r} is not a URL; use sqlite:///PATH or postgresql://USER@HOST/NAME", "database"
         ) from None

@@ -110,6 +110,19 @@ def home(tmp_path: Path) -> Iterator[Home]:
             server.end(signal.SIGTERM)
 
 
+def test_a_directory_that_a_rack_cannot_work_in_is_named(home):
+    home.env["FLEET_HOME"] = str(home.path / "of John; $(id)")
+    refused = home.fleet("up", "--lab", "2", "--listen", "127.0.0.1:0")
+    assert (refused.returncode, "FLEET_HOME=/PATH" in refused.stderr) == (2, True), refused.stderr
+
+
+def test_a_data_directory_may_have_any_name_without_a_rack(home):
+    home.env["FLEET_HOME"] = str(home.path / "100%41 of John?")
+    up = home.start("up", "--listen", "127.0.0.1:0")
+    up.wait_for("is up")
+    assert (home.path / "100%41 of John?" / "fleet.sqlite").is_file()
+
+
 def test_the_demonstration_ends_in_three_verdicts_and_is_not_repeated(home):
     up = home.start("up", "--lab", "6", "--demo", "--listen", "127.0.0.1:0")
     up.wait_for(HINTS)
