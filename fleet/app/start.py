@@ -1,5 +1,6 @@
 """Starting the service: everything at once (`up`), or the API and the workers apart. Each ends what it started, in order."""
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -116,5 +117,6 @@ def _announced(db: Database, url: str, log_file: Path | None, lab: int) -> Servi
     if saved is not None and saved.token != token:
         file.replace(file.with_name(file.name + ".before"))  # it was of another service, whose token is nowhere else
     profile.write(file, Profile(url, token))
-    command = str(Path(sys.argv[0]).absolute()) if "/" in sys.argv[0] else "fleet"  # another terminal is elsewhere
+    words = sys.argv[0]  # by a path, it is found from another terminal, which is elsewhere, by the whole of it
+    command = shlex.quote(str(Path(words).absolute())) if "/" in words else "fleet"
     return Service(url, token, file, command, log_file, lab)
