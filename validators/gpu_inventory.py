@@ -1,10 +1,23 @@
 """gpu_inventory: NVML sees every GPU that the SKU has, of the right kind, without memory errors, before and after stress."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from validators.base import Check, CheckResult, Finding, Measurement, Subject, conclude, failed, not_run, passed
-from validators.record import Slot, gpu_names, incomplete, not_applicable, of_check, same_pci, slots, unreadable
+from validators.record import (
+    Slot,
+    gpu_names,
+    incomplete,
+    not_applicable,
+    of_check,
+    options,
+    same_pci,
+    slots,
+    unreadable,
+)
+from validators.sku import Strict
 from validators.tools import nvml
 from validators.tools.errors import ParseError
 from validators.tools.lines import printable
@@ -19,8 +32,15 @@ _HARDWARE_ERRORS = {
 _NOT_THERE = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_FUNCTION_NOT_FOUND")  # this GPU, this driver: no such counter
 
 
+class Options(Strict):
+    """`settle_s`: how long the driver may take after the boot until it lists all GPUs."""
+
+    settle_s: Annotated[int, Field(ge=0, le=100)] = 40
+
+
 def argv(subject: Subject) -> tuple[str, ...]:
-    return ("@measure", NAME)
+    settle_s = options(Options, subject).settle_s
+    return ("@measure", NAME, "--expect", str(subject.sku.gpus.count), "--settle-s", str(settle_s))
 
 
 def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
@@ -188,4 +208,4 @@ def _facts(seen: nvml.GpuInventory) -> dict[str, Any]:
     }
 
 
-CHECK = Check(NAME, "GPU inventory", judge, argv=argv, deadline_s=120, output_limit_bytes=1 << 20)
+CHECK = Check(NAME, "GPU inventory", judge, argv=argv, deadline_s=120, output_limit_bytes=1 << 20, options=Options)

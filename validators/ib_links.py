@@ -1,12 +1,14 @@
 """ib_links: every rail is up, at its rate, and its error counters stay still between two readings."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from validators import rails
 from validators.base import Check, CheckResult, Finding, Measurement, Subject, conclude, failed, not_run, passed
-from validators.record import incomplete, not_applicable, of_check, unreadable
-from validators.sku import Rails
+from validators.record import incomplete, not_applicable, of_check, options, unreadable
+from validators.sku import Rails, Strict
 from validators.tools import infiniband_sysfs
 from validators.tools.errors import ParseError
 from validators.tools.infiniband_sysfs import IbPort, code
@@ -21,8 +23,18 @@ _FATAL_COUNTERS = ("link_downed", "local_link_integrity_errors", "excessive_buff
 _SYMBOL_ERRORS_PER_HOUR = 120
 
 
+class Options(Strict):
+    """`settle_s`: how long links may take after the boot until they are trained."""
+
+    settle_s: Annotated[int, Field(ge=0, le=100)] = 40
+
+
 def argv(subject: Subject) -> tuple[str, ...]:
-    return ("@measure", NAME)
+    wanted = subject.sku.rails
+    if wanted is None:
+        return ("@measure", NAME)
+    waits = ("--expect", str(wanted.count), "--settle-s", str(options(Options, subject).settle_s))
+    return ("@measure", NAME, "--link-layer", wanted.link_layer, *waits)
 
 
 def judge(measurements: Sequence[Measurement], subject: Subject) -> CheckResult:
@@ -162,4 +174,4 @@ def _facts(port: IbPort) -> dict[str, Any]:
     return port.model_dump(include=read) | {"rate_gbps": port.rate_gbps}
 
 
-CHECK = Check(NAME, "InfiniBand links", judge, argv=argv, deadline_s=60, output_limit_bytes=2 << 20)
+CHECK = Check(NAME, "InfiniBand links", judge, argv=argv, deadline_s=120, output_limit_bytes=2 << 20, options=Options)

@@ -20,14 +20,14 @@ def main(argv: list[str]) -> int:
 
 def measure(name: str, arguments: list[str]) -> int:
     """Modules are imported late: a poll of a machine's links need not load the NVML binding."""
-    if name == "gpu_inventory" and not arguments:
+    if name == "gpu_inventory":
         from .measure import gpu_inventory
 
-        return gpu_inventory.main()
-    if name == "ib_links" and not arguments:
+        return gpu_inventory.main(arguments)
+    if name == "ib_links":
         from .measure import ib_links
 
-        return ib_links.main()
+        return ib_links.main(arguments)
     if name == "ib_bandwidth":
         from .measure import ib_bandwidth
 

@@ -226,3 +226,23 @@ def test_real_binding_on_a_stand_in_library(tmp_path: Path) -> None:
     assert lost.error is not None
     assert (lost.error.call, lost.error.name) == ("nvmlDeviceGetHandleByIndex", "NVML_ERROR_GPU_IS_LOST")
     assert (third.nvlinks_active, third.unsupported) == (None, {"nvlinks_active": "NVML_ERROR_NOT_SUPPORTED"})
+
+
+class Waking(Binding):
+    """A driver that is still bringing GPUs up: one more each time that NVML is started anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 6
+
+    def answer(self, call: str, *arguments: Any) -> Any:
+        if call == "nvmlShutdown":
+            self.count += 1
+        return self.count if call == "nvmlDeviceGetCount" else super().answer(call, *arguments)
+
+
+@pytest.mark.parametrize(("settle_s", "count"), [(30.0, 7), (0.0, 6)])
+def test_gpus_that_are_still_brought_up_are_waited_for(settle_s: float, count: int) -> None:
+    """The guest answers before its driver is ready: a reading right then would miss good GPUs."""
+    document = gpu_inventory.settled(Waking(), 7, settle_s)
+    assert (document["device_count"], len(document["gpus"])) == (count, count)

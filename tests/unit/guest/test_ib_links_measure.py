@@ -1,6 +1,7 @@
 """Ports out of a tree of real files."""
 
 import json
+import threading
 from pathlib import Path
 
 from tests.unit.guest.measuring import measure
@@ -83,3 +84,22 @@ def test_at_most_256_ports(tmp_path: Path) -> None:
         (tmp_path / f"sys/class/infiniband/mlx5_0/ports/{number + 1}").mkdir(parents=True)
     output = json.loads(measure(tmp_path, "ib_links", environment={"FLEET_ROOT": str(tmp_path)}))
     assert [port["port"] for port in output["ports"]] == list(range(1, 257))
+
+
+def test_links_that_are_still_trained_are_waited_for(tmp_path: Path) -> None:
+    """The guest answers before its links are up: a reading right then would call good rails down."""
+    port = rail(tmp_path, "mlx5_0", state="2: INIT\n")
+    rail(tmp_path, "mlx5_1", link_layer="Ethernet\n", state="1: DOWN\n")  # not a rail: not waited for
+    trained = threading.Timer(1.0, lambda: (port / "state").write_text("4: ACTIVE\n"))
+    trained.start()
+    words = ("--link-layer", "InfiniBand", "--expect", "1", "--settle-s", "30")
+    seen = infiniband_sysfs.parse(measure(tmp_path, "ib_links", *words, environment={"FLEET_ROOT": str(tmp_path)}))
+    trained.join()
+    assert [p.state for p in seen.ports] == ["4: ACTIVE", "1: DOWN"]
+
+
+def test_links_that_stay_down_are_read_all_the_same(tmp_path: Path) -> None:
+    rail(tmp_path, "mlx5_0", state="1: DOWN\n")
+    words = ("--expect", "1", "--settle-s", "0.1")
+    seen = infiniband_sysfs.parse(measure(tmp_path, "ib_links", *words, environment={"FLEET_ROOT": str(tmp_path)}))
+    assert [p.state for p in seen.ports] == ["1: DOWN"]

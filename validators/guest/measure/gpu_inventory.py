@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
+import time
 from typing import Any, Dict, List
 
 MAX_GPUS = 64
 MAX_PROCESSES = 64
 MAX_CHARS = 200
+AGAIN_S = 1.0
 MIB = 1 << 20
 
 FIELDS = (
@@ -59,9 +62,25 @@ class Nvml:
             return None
 
 
-def main() -> int:
-    print(json.dumps(measure(_binding())))
+def main(words: List[str]) -> int:
+    """The driver brings GPUs up one after the other, and the guest's SSH does not wait for it: with `--expect N`, the
+    reading is the one in which there are so many, or the last one within `--settle-s`."""
+    parser = argparse.ArgumentParser(prog="gpu_inventory")
+    parser.add_argument("--expect", type=int, default=0)
+    parser.add_argument("--settle-s", type=float, default=0.0)
+    options = parser.parse_args(words)
+    print(json.dumps(settled(_binding(), options.expect, options.settle_s)))
     return 0
+
+
+def settled(binding: Any, expect: int, settle_s: float) -> Dict[str, Any]:
+    end_at = time.monotonic() + settle_s
+    document = measure(binding)
+    while (document["device_count"] or 0) < expect and time.monotonic() < end_at:
+        Nvml(binding).try_to({}, "", "nvmlShutdown")  # what it lists is what was there at its start
+        time.sleep(AGAIN_S)
+        document = measure(binding)
+    return document
 
 
 def _binding() -> Any:

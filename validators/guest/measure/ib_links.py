@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import json
 import os
+import time
 from typing import Any, Dict, Iterator, List, Tuple
 
 MAX_PORTS = 256
 MAX_CHARS = 64
+AGAIN_S = 0.5
 
 
-def main() -> int:
-    root = sysfs()
+def main(words: List[str]) -> int:
+    """Links are trained for some seconds after the driver has come up, and the guest's SSH does not wait for them: with
+    `--expect N` ports, their reading is the one in which all are active, or the last one within `--settle-s`."""
+    parser = argparse.ArgumentParser(prog="ib_links")
+    parser.add_argument("--link-layer", default="InfiniBand")
+    parser.add_argument("--expect", type=int, default=0)
+    parser.add_argument("--settle-s", type=float, default=0.0)
+    options = parser.parse_args(words)
+    end_at = time.monotonic() + options.settle_s
+    document = measure(sysfs())
+    while _active(document, options.link_layer) < options.expect and time.monotonic() < end_at:
+        time.sleep(AGAIN_S)
+        document = measure(sysfs())
+    print(json.dumps(document))
+    return 0
+
+
+def measure(root: str) -> Dict[str, Any]:
     document: Dict[str, Any] = {"format": 1, "tool": "ib_links", "error": None, "ports": []}
     if os.path.isdir(root):
         document["ports"] = [read_port(root, device, port) for device, port in ports(root)]
     else:
         document["error"] = "no /sys/class/infiniband"
-    print(json.dumps(document))
-    return 0
+    return document
+
+
+def _active(document: Dict[str, Any], link_layer: str) -> int:
+    found = [port for port in document["ports"] if port["link_layer"] == link_layer]
+    return sum(1 for port in found if (port["state"] or "").startswith("4:"))
 
 
 def sysfs() -> str:
