@@ -87,6 +87,8 @@ def _agree(transport: paramiko.Transport, pinned: HostKey | None, name: str, dea
             raise HostKeyTypeMissing(f"{name} has no {pinned.kind} host key") from exc
         raise Unreachable(f"{name}: no common SSH algorithm: {printable(str(exc))}") from exc
     except (paramiko.SSHException, EOFError, OSError) as exc:
+        if deadline.passed:  # paramiko's own timer ends the handshake as if the peer had hung up
+            raise Unreachable(f"{name}: the SSH handshake was not answered in {left:.1f} s") from exc
         raise Unreachable(f"{name}: something listens, but no SSH: {printable(str(exc)) or 'it hung up'}") from exc
     if not transport.initial_kex_done:
         raise Unreachable(f"{name}: the SSH handshake was not answered in {left:.1f} s")

@@ -85,7 +85,10 @@ def parse(output: str) -> NcclRun:
     max_bytes = out_of_bounds = average = version = None
     counts_wrong = recognised = False
     transport: str | None = None
-    for line in unlabelled(output):
+    lines = list(unlabelled(output))
+    if lines and not output.endswith(("\n", "\r")) and lines[-1].lstrip()[:1].isdigit():
+        lines.pop()  # cut in the middle: what is left of a row can read like one with other columns
+    for line in lines:
         if line.lstrip().startswith("#"):
             text = line.strip()
             if rank := _RANK.match(text):

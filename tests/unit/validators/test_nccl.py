@@ -119,3 +119,9 @@ def test_no_number_is_not_zero() -> None:
     assert run.largest.size_bytes == 536870912
     with pytest.raises(ParseError):
         nccl_tests.parse("hello\n")
+
+
+def test_a_row_cut_anywhere_is_never_read_as_wrong_values() -> None:
+    start = OK.index("67108864")
+    for end in range(start, OK.index("\n", start) + 1):
+        assert nccl_tests.parse(OK[:end]).wrong == ()
