@@ -1,5 +1,7 @@
 """The parts of the service, made from the settings. Every part gets plain arguments."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -116,8 +118,11 @@ def evidence(settings: Settings) -> EvidenceFolder:
 
 
 def image(hypervisor: HypervisorSettings) -> dict[str, Any]:
-    """What validations record of the test image."""
-    return {"path": hypervisor.image, "digest": hypervisor.image_digest}
+    """What validations record of the test VM. `digest` is over the image's own digest and everything else that the VM is
+    made from: another kernel or size is another test, which condemns nothing before it has passed."""
+    made_from = hypervisor.model_dump(mode="json")
+    text = json.dumps(made_from, sort_keys=True)
+    return {**made_from, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def _site(hypervisor: HypervisorSettings, start_deadline_s: int) -> Site:

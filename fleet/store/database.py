@@ -151,6 +151,6 @@ def _store_error(exc: DBAPIError, text: str, sqlstate: str) -> StoreError | None
         return StoreError(f"the database file is damaged or not one of ours, restore a backup or name another: {text}")
     if not isinstance(exc, OperationalError):
         return None
-    if "connect" in text:
+    if "connect" in text or "resolve host" in text:
         return StoreBusy(f"the database does not answer: {text}")
     return StoreError(f"the database refused: {text}")

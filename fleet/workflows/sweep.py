@@ -1,6 +1,8 @@
 """The round over all machines: the reaper removes test VMs that no live validation owns, and the watchdog tells a person of
 every machine that is on its way somewhere with nothing that takes it there."""
 
+from collections.abc import Callable
+
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
@@ -18,6 +20,7 @@ from fleet.workflows.world import World
 KIND = "sweep"
 SUBJECT = "fleet"
 REAP = "reap"
+_STRANGER = "domain nobody reported"
 _HOPELESS_ATTEMPTS = (
     20  # far beyond any phase's patience: giving up fails as well, such as on a record that cannot be read
 )
@@ -50,14 +53,16 @@ def _reap(world: World, work: Work) -> Next:
     if machine.state is State.RETIRED:
         return _onward(machine.name, "retired")
     try:
-        removed = _reap_host(world, work, machine)
+        removed, tenants = _reap_host(world, work, machine)
     except FleetError as exc:
         return _onward(machine.name, f"{machine.name} could not be looked at: {exc}")
-    return _onward(machine.name, f"{machine.name}: {removed} test VMs without an owner removed")
+    why = f"{machine.name}: {removed} test VMs without an owner removed"
+    return _onward(machine.name, why, within=lambda session: _tell_of_strangers(session, machine.name, tenants))
 
 
-def _reap_host(world: World, work: Work, machine: Machine) -> int:
-    """The list of live validations is read after the look: one that began in between is in it."""
+def _reap_host(world: World, work: Work, machine: Machine) -> tuple[int, list[str]]:
+    """How many were removed, and the names of the domains that are not ours. The list of live validations is read after
+    the look: one that began in between is in it."""
     view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
     with world.db.read() as session:
         live = validations.live_ids(session)
@@ -67,12 +72,29 @@ def _reap_host(world: World, work: Work, machine: Machine) -> int:
         work.guard()
         deadline = Deadline.after(world.policy.call_deadline_s)
         world.hypervisor.remove_domain(machine, domain.uuid, domain.validation, fence(work), deadline)
-    return len(orphans)
+    return len(orphans), [d.name for d in view.tenants]
 
 
-def _onward(name: str, why: str) -> Next:
+def _onward(name: str, why: str, within: Callable[[Session], None] | None = None) -> Next:
     """To the next machine; a host that could not be looked at is left to the next round."""
-    return Next(REAP, why, data={"after": name})
+    return Next(REAP, why, data={"after": name}, within=within)
+
+
+def _tell_of_strangers(session: Session, name: str, tenants: list[str]) -> None:
+    """Somebody runs on a machine that by its record nobody is on. It may be an event that is late: then the next round
+    takes the word back. A machine on its way is looked at by its own run."""
+    machine = machines.get(session, name)
+    if not tenants or machine.state not in (State.AVAILABLE, State.FAILED):
+        attention.settle(session, "service:sweep", machine=name, kind=_STRANGER)
+        return
+    attention.need(
+        session,
+        _STRANGER,
+        name,
+        machine=name,
+        reason=f"{name} is {machine.state}, but the domain {', '.join(tenants)} is on its host",
+        next_step="report `instance.placed` if it is a tenant's, else remove the domain; hold the machine meanwhile",
+    )
 
 
 def _watch(session: Session) -> None:

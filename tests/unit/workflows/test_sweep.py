@@ -75,3 +75,16 @@ def test_a_machine_whose_run_fails_again_and_again_is_told(db: Database, tmp_pat
     assert worker.step()
     with db.read() as session:
         assert session.scalars(sa.select(AttentionRow.machine)).all() == ["m1"]
+
+
+def test_a_domain_that_nobody_reported_is_told_until_it_is_gone(db: Database, tmp_path: Path) -> None:
+    fleet(db, State.AVAILABLE, State.ALLOCATED, State.FAILED)
+    hosts = Hosts({"m1": [tenant()], "m2": [tenant()]})
+    one_round(db, hosts, tmp_path)
+    with db.read() as session:
+        told = session.execute(sa.select(AttentionRow.machine, AttentionRow.reason)).all()
+    assert [tuple(row) for row in told] == [("m1", "m1 is available, but the domain tenant-a is on its host")]
+    hosts.domains.clear()
+    one_round(db, hosts, tmp_path)
+    with db.read() as session:
+        assert session.scalar(sa.select(AttentionRow.resolved_by)) == "service:sweep"
