@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from fleet.core.errors import Refused
@@ -13,10 +14,12 @@ from fleet.core.states import Move, State
 from fleet.engine.workflow import open_run
 from fleet.store import machines, site, validations
 from fleet.store.audit import By
-from fleet.store.tables import ValidationRow
+from fleet.store.database import db_now
+from fleet.store.tables import RunRow, ValidationRow
 from fleet.workflows.playbook import Playbook
 
 KIND = "validation"
+VACANCY = "vacancy"
 FIRST = "queued"
 ABORTABLE = ("queued", "preflight", "place", "boot", "start", "checks")
 """Phases that an abort ends at once. The later ones only collect, clean up and settle; they are the way out anyhow."""
@@ -37,6 +40,8 @@ def start_validation(
     refuse_unless_free(session, machine, automatic=trigger is not Trigger.MANUAL)
     id_ = new_id("val")
     why = f"validation {id_} ({trigger}) by {by.actor}"
+    if trigger is Trigger.MANUAL:
+        _end_vacancy(session, machine.name, why)
     machines.move(session, machine, Move.START_VALIDATION, why, by, detail={"validation": id_})
     run = open_run(
         session,
@@ -70,6 +75,13 @@ def start_validation(
     session.flush()
     validations.set_phase(session, id_, FIRST, "waits for its turn")
     return id_
+
+
+def _end_vacancy(session: Session, machine: str, why: str) -> None:
+    """A person was faster than the automatic retry: what comes after this run is decided anew. The run's row is written
+    before the machine's, in the order in which every worker locks them."""
+    waiting = (RunRow.kind == VACANCY, RunRow.subject == machine, RunRow.ended_at.is_(None))
+    session.execute(sa.update(RunRow).where(*waiting).values(ended_at=db_now(), why=why))
 
 
 def refuse_unless_free(session: Session, machine: Machine, *, automatic: bool) -> None:

@@ -126,6 +126,10 @@ def _preflight(world: World, work: Work, record: Record) -> Next:
     """Before anything is placed: reachable, no tenant, every device there and answering."""
     machine = record.machine
     view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
+    if (
+        view.tenants and work.run.in_phase_s < world.policy.device_return_s
+    ):  # the last one's domain may be on its way out
+        return Next("preflight", tenant_on(view)[0], _SOON_S * 4)
     if view.tenants:
         return ended_early(record, "preflight", *tenant_on(view))
     if stale := [d for d in view.domains if d.validation not in (None, record.id)]:

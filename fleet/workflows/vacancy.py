@@ -18,7 +18,7 @@ from fleet.workflows import begin
 from fleet.workflows.playbook import Playbook
 from fleet.workflows.world import World
 
-KIND = "vacancy"
+KIND = begin.VACANCY
 AWAIT_CLEAR = "await_clear"
 BY = By("service:vacancy")
 _QUICK_LOOKS_S = 15.0  # right after the event the domain is about to go: look often for this long

@@ -203,6 +203,14 @@ def test_an_abort_restores_vacated_and_tries_again_later(case: Case) -> None:
     assert case.rows(TicketRow) == []
 
 
+def test_a_person_who_starts_before_the_retry_takes_its_place(case: Case) -> None:
+    case.begin(State.VACATED)
+    case.settle(GOOD, aborted="host away")
+    assert len(case.vacancies()) == 1
+    case.begin_again(Trigger.MANUAL)
+    assert case.vacancies() == []
+
+
 def test_after_the_last_retry_a_person_is_told(case: Case) -> None:
     case.begin(State.VACATED)
     with case.db.begin() as session:
