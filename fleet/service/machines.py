@@ -147,7 +147,7 @@ def withdraw(session: Session, permit: Permit, name: str, order: Reason) -> Answ
 def retire(session: Session, permit: Permit, name: str, order: Reason) -> Answer:
     machine = machines.get(session, name)
     if machine.state is State.RETIRED:
-        raise Refused(f"{name} is retired already, since {stamp(machine.state_since)}: {machine.state_why}")
+        raise IllegalMove(f"{name} is retired already, since {stamp(machine.state_since)}: {machine.state_why}")
     _refuse_taken(session, machine, "retired")
     machines.move(session, machine, Move.RETIRE, order.reason, permit.actor.by)
     attention.settle(session, permit.actor.name, machine=name)
