@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from fleet.core.errors import Conflict, Refused
+from fleet.core.errors import Conflict, IllegalMove, Refused
 from fleet.core.model import Hold, Machine
 from fleet.core.states import Move, State
 from fleet.service.access import Permit
