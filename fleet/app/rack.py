@@ -14,6 +14,7 @@ import sqlalchemy as sa
 import structlog
 
 from fleet.core.errors import FleetError, InvalidInput
+from fleet.core.model import EventKind
 from fleet.lab.client import LabClient
 from fleet.lab.manifest import MachineEntry, Manifest
 from fleet.lab.process import LabProcess
@@ -23,7 +24,6 @@ from fleet.store import events, machines, validations
 from fleet.store.audit import By
 from fleet.store.database import Database
 from fleet.store.tables import EventRow, InstanceRow, MachineRow
-from fleet.workflows.events import EventKind
 from fleet.workflows.playbook import Playbook
 from playbooks.loader import Library
 

@@ -22,6 +22,15 @@ class Trigger(StrEnum):
     FIXED = "fixed"  # every open ticket of the machine was marked fixed
 
 
+class EventKind(StrEnum):
+    """What the provider's control plane reports of an instance."""
+
+    PLACED = "instance.placed"
+    MIGRATED = "instance.migrated"
+    REMOVED = "instance.removed"
+    KEPT = "instance.kept"
+
+
 class SlotKind(StrEnum):
     GPU = "gpu"
     NVSWITCH = "nvswitch"

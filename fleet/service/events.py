@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 from sqlalchemy.orm import Session
 
+from fleet.core.model import EventKind
 from fleet.service.access import Permit
 from fleet.service.body import Body, InstanceId, MachineName, Sentence, Word
 from fleet.service.writing import Answer
 from fleet.store import audit
 from fleet.workflows import events
-from fleet.workflows.events import Event, EventKind
+from fleet.workflows.events import Event
 
 Signal = Sentence | Annotated[dict[Word, Sentence | int | float | bool | None], Field(max_length=20)]
 """Something seen inside the instance, in words (`Xid 79`) or as named values."""

@@ -4,26 +4,18 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from fleet.core.errors import Conflict, Refused
-from fleet.core.model import Machine
+from fleet.core.model import EventKind, Machine
 from fleet.core.states import Move, State
 from fleet.engine.claim import request_abort
 from fleet.store import events, machines, site, validations
 from fleet.store.audit import By
 from fleet.store.tables import EventRow
 from fleet.workflows import begin, vacancy
-
-
-class EventKind(StrEnum):
-    PLACED = "instance.placed"
-    MIGRATED = "instance.migrated"
-    REMOVED = "instance.removed"
-    KEPT = "instance.kept"
 
 
 @dataclass(frozen=True)

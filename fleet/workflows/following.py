@@ -1,7 +1,7 @@
 """Following the runner in the test VM: fetch what has ended, judge it at once, stop at the first failure. Losing the
 connection is never a verdict; the checks go on in the guest, and the next look picks up where this one ended."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -11,6 +11,7 @@ from fleet.core.errors import FleetError, RemoteError
 from fleet.engine.workflow import Next, Work
 from fleet.hypervisor.base import Placement
 from fleet.store import validations
+from fleet.store.tables import MeasurementRow
 from fleet.workflows import judging
 from fleet.workflows.guest import GuestError, GuestPoll, GuestRun
 from fleet.workflows.playbook import check_of
@@ -26,10 +27,12 @@ def checks(world: World, work: Work, record: Record) -> Next:
     looked_at = float(record.data.get("looked_at", work.run.phase_since))
     if work.run.now - looked_at > world.policy.host_look_s:
         return _look_at_host(world, work, record)
-    known = _known(world, record)
+    stored = _stored(world, record)
     guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
     try:
-        poll = guest.poll(known, world.policy.output_limit_bytes, Deadline.after(world.policy.call_deadline_s))
+        poll = guest.poll(
+            {m.name for m in stored}, world.policy.output_limit_bytes, Deadline.after(world.policy.call_deadline_s)
+        )
     except GuestError as exc:
         return ended_early(record, "checks", f"the runner's state cannot be had: {exc}")
     except RemoteError as exc:
@@ -37,7 +40,7 @@ def checks(world: World, work: Work, record: Record) -> Next:
     if (ends := _ended_badly(record, poll)) is not None:
         return ended_early(record, "checks", ends)
     writes = [_keep(world, record, name, poll) for name in sorted(poll.outputs)]
-    progress = _progress(world, record, poll, known)
+    progress = _progress(world, record, poll, stored)
     writes.append(lambda session: _note(session, record, progress))
     then = _decide(world, work, record, poll, progress, guest)
     return Next(then.phase, then.why, then.after_s, {"silent_since": None, **then.data}, in_order(*writes))
@@ -48,7 +51,7 @@ def last_outputs(world: World, record: Record) -> Callable[[Session], None] | No
     guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
     deadline = Deadline.after(world.policy.call_deadline_s)
     try:
-        poll = guest.poll(_known(world, record), world.policy.output_limit_bytes, deadline)
+        poll = guest.poll({m.name for m in _stored(world, record)}, world.policy.output_limit_bytes, deadline)
     except FleetError:
         return None
     if _ended_badly(record, poll) is not None:
@@ -56,9 +59,9 @@ def last_outputs(world: World, record: Record) -> Callable[[Session], None] | No
     return in_order(*(_keep(world, record, name, poll) for name in sorted(poll.outputs)))
 
 
-def _known(world: World, record: Record) -> set[str]:
+def _stored(world: World, record: Record) -> Sequence[MeasurementRow]:
     with world.db.read() as session:
-        return {m.name for m in validations.measurements(session, record.id)}
+        return validations.measurements(session, record.id)
 
 
 def _look_at_host(world: World, work: Work, record: Record) -> Next:
@@ -119,7 +122,7 @@ def _silent(world: World, work: Work, record: Record, error: RemoteError) -> Nex
     return Next("checks", f"no answer from the test VM: {error}", wait_s, data={"silent_since": since})
 
 
-def _keep(world: World, record: Record, name: str, poll: GuestPoll) -> Any:
+def _keep(world: World, record: Record, name: str, poll: GuestPoll) -> Callable[[Session], None]:
     assert poll.state is not None
     step, output = poll.state.checks[name], poll.outputs[name]
     return keep(
@@ -137,7 +140,7 @@ def _keep(world: World, record: Record, name: str, poll: GuestPoll) -> Any:
     )
 
 
-def _progress(world: World, record: Record, poll: GuestPoll, known: set[str]) -> dict[str, Any]:
+def _progress(world: World, record: Record, poll: GuestPoll, stored: Sequence[MeasurementRow]) -> dict[str, Any]:
     """By check: waiting, running with per cent, or ended with its outcome so far. Judged with what has just come in and
     what was stored before, as the verdict will be."""
     assert poll.state is not None
@@ -151,16 +154,13 @@ def _progress(world: World, record: Record, poll: GuestPoll, known: set[str]) ->
             reader = CHECKS[check].progress
             entry |= {"state": "running", "percent": reader(step.tail) if reader is not None else None}
         elif step.state == "ended" and name in poll.outputs:
-            entry |= {"state": "ended", "percent": None, "outcome": _outcome(world, record, check, poll, known)}
+            entry |= {"state": "ended", "percent": None, "outcome": _outcome(world, record, check, poll, stored)}
         progress[check] = entry
     return progress
 
 
-def _outcome(world: World, record: Record, check: str, poll: GuestPoll, known: set[str]) -> str:
-    assert poll.state is not None
-    with world.db.read() as session:
-        rows = [m for m in validations.measurements(session, record.id) if m.check == check and m.name in known]
-    measured = [judging.read(row, world.evidence) for row in rows]
+def _outcome(world: World, record: Record, check: str, poll: GuestPoll, stored: Sequence[MeasurementRow]) -> str:
+    measured = [judging.read(row, world.evidence) for row in stored if row.check == check]
     measured += [judging.fresh(n, poll) for n in sorted(poll.outputs) if check_of(n) == check]
     return str(judging.judge_check(check, measured, record.playbook, record.machine, record.since).outcome)
 

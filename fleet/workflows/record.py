@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from fleet.core.errors import FleetError
 from fleet.core.model import Fence, HostView, Machine, TestVm
 from fleet.engine.workflow import Next, Work
+from fleet.hypervisor.test_vm import restore_test_vm, secrets_of
 from fleet.store import machines, validations
-from fleet.store.tables import ValidationRow
 from fleet.workflows.playbook import Playbook
 from fleet.workflows.world import World
 from validators.base import Ended
@@ -45,7 +45,7 @@ class Record:
             row.trigger,
             row.site_mode,
             row.image,
-            _restore_vm(row, machine),
+            None if row.secrets is None else restore_test_vm(row.id, machine, row.secrets),
             row.progress,
             work.run.data,
         )
@@ -64,14 +64,7 @@ class Record:
 
     def store_vm(self, session: Session, vm: TestVm) -> None:
         """The VM's own keys live on the record until it is settled: another worker must be able to go on."""
-        validations.get(session, self.id).secrets = {
-            "uuid": vm.uuid,
-            "name": vm.name,
-            "host_key_private": vm.host_key_private,
-            "host_key_public": vm.host_key_public,
-            "login_key_private": vm.login_key_private,
-            "login_key_public": vm.login_key_public,
-        }
+        validations.get(session, self.id).secrets = secrets_of(vm)
 
 
 def fence(work: Work) -> Fence:
@@ -141,7 +134,3 @@ def in_order(*writes: Callable[[Session], None]) -> Callable[[Session], None]:
             write(session)
 
     return within
-
-
-def _restore_vm(row: ValidationRow, machine: Machine) -> TestVm | None:
-    return None if row.secrets is None else TestVm(validation=row.id, machine=machine, **row.secrets)

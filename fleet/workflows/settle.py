@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from fleet.core.errors import NotFound, StoreError
-from fleet.core.model import Trigger, Verdict
+from fleet.core.model import EventKind, Trigger, Verdict
 from fleet.core.states import Move, State
 from fleet.engine.workflow import Next, Work
 from fleet.store import attention, events, machines, tickets, validations
 from fleet.store.audit import By
 from fleet.store.tables import TicketRow
 from fleet.workflows import begin, judging, vacancy
-from fleet.workflows.events import EventKind, apply_waiting
+from fleet.workflows.events import apply_waiting
 from fleet.workflows.playbook import checks_sha256
 from fleet.workflows.record import Record
 from fleet.workflows.verdict import Decision, decide

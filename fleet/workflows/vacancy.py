@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
 from fleet.core.errors import RemoteError
-from fleet.core.model import Machine, Trigger
+from fleet.core.model import EventKind, Machine, Trigger
 from fleet.core.states import Move, State
 from fleet.engine.workflow import Next, Phase, Work, Workflow, open_run
 from fleet.store import attention, events, machines, site, tickets
@@ -69,7 +69,7 @@ def workflow(world: World) -> Workflow:
 def _await_clear(world: World, work: Work) -> Next:
     with world.db.read() as session:
         machine = machines.get(session, work.run.subject)
-        kept = events.waiting(session, machine.name, "instance.kept")
+        kept = events.waiting(session, machine.name, EventKind.KEPT)
         paused = site.get_paused(session)
     if machine.state is not State.VACATED:
         return Next.done(f"the machine is {machine.state} by now")
@@ -101,14 +101,14 @@ def _start(world: World, work: Work, machine: Machine) -> Next:
 
     def start(session: Session) -> None:
         begin.start_validation(session, machine, playbook, trigger, BY, image=world.image, attempt=attempt)
-        events.drop_waiting(session, machine.name, "instance.kept")  # said to stay, never seen: overtaken
+        events.drop_waiting(session, machine.name, EventKind.KEPT)  # said to stay, never seen: overtaken
         attention.settle(session, BY.actor, machine=machine.name, kind="vacancy")
 
     return Next.done("no tenant domain is left: validation started", within=start)
 
 
 def _keep(session: Session, seen: Machine, instance: str) -> None:
-    row = events.waiting(session, seen.name, "instance.kept")
+    row = events.waiting(session, seen.name, EventKind.KEPT)
     machines.add_instance(session, seen.name, instance)
     machines.move(session, seen, Move.KEEP, f"the migration of {instance} was rolled back", BY)
     if row is not None:

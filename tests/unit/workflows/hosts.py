@@ -5,14 +5,20 @@ from pathlib import Path
 
 from fleet.core.clock import Deadline
 from fleet.core.errors import Unreachable
-from fleet.core.model import DeviceState, Domain, Fence, HostView, Machine, TestVm
+from fleet.core.model import DeviceState, Domain, Fence, HostView, Machine, SshTarget, TestVm
+from fleet.core.states import State
 from fleet.hypervisor.base import PlacementView
+from fleet.hypervisor.test_vm import SECRETS, restore_test_vm
 from fleet.remote.base import Shell
 from fleet.store.database import Database
 from fleet.store.evidence import EvidenceFolder
 from fleet.workflows.world import Policy, World
 from playbooks.loader import Library
 
+MACHINE = Machine(
+    "m1", "sim", State.VACATED, 1, 0.0, "", SshTarget("127.0.0.1", 22, "fleet", "ssh-ed25519 AAAA", "env:KEY")
+)
+KEYS = dict.fromkeys(SECRETS, "key")
 UUID = "6f0c4e0e-1c5c-4f0e-9a0f-0123456789ab"
 WALL = 1_700_000_000.0  # the clock of every host stands still
 
@@ -22,7 +28,8 @@ def tenant(name: str = "tenant-a") -> Domain:
 
 
 def vm_of(validation: str) -> Domain:
-    return Domain(UUID, f"fleet-test-{validation}", "running", validation)
+    vm = restore_test_vm(validation, MACHINE, KEYS)
+    return Domain(vm.uuid, vm.name, "running", validation)
 
 
 @dataclass
@@ -70,6 +77,6 @@ class Hosts:
 
 def world(db: Database, hosts: Hosts, folder: Path, policy: Policy = Policy()) -> World:
     def make(validation: str, machine: Machine) -> TestVm:
-        return TestVm(validation, UUID, f"fleet-test-{validation}", machine, "key", "pub", "key", "pub")
+        return restore_test_vm(validation, machine, KEYS)
 
     return World(db, hosts, Library(), EvidenceFolder(folder), make, {"digest": "none"}, policy)

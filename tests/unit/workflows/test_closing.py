@@ -17,10 +17,9 @@ from fleet.store.database import Database, db_now
 from fleet.store.tables import RunRow, ValidationRow
 from fleet.workflows import begin, revalidation
 from fleet.workflows.playbook import Playbook
-from tests.unit.workflows.hosts import UUID, Hosts, world
+from tests.unit.workflows.hosts import KEYS, Hosts, world
 
 BY = By("test")
-KEYS = {f"{kind}_key_{part}": "key" for kind in ("host", "login") for part in ("private", "public")}
 
 
 @dataclass
@@ -62,7 +61,7 @@ def collected(db: Database, hosts: SlowHosts, folder: Path) -> None:
         playbook = Playbook.load(outside.library, "quick", "sim-a100x8")
         begin.start_validation(session, machines.get(session, "m1"), playbook, Trigger.MANUAL, BY, image={})
         session.execute(sa.update(RunRow).values(phase="collect"))
-        session.execute(sa.update(ValidationRow).values(secrets={"uuid": UUID, "name": "vm", **KEYS}))
+        session.execute(sa.update(ValidationRow).values(secrets=KEYS))
     assert Worker(db, [revalidation.workflow(outside)], threads=1).step()
     with db.read() as session:
         assert session.scalars(sa.select(RunRow)).one().data["collect_tries"] == 1

@@ -21,11 +21,10 @@ from fleet.store.tables import RunRow, ValidationRow
 from fleet.workflows import begin, revalidation
 from fleet.workflows.playbook import Playbook
 from tests.unit.validators.machine import SLOTS, inventory
-from tests.unit.workflows.hosts import UUID, Hosts, world
+from tests.unit.workflows.hosts import KEYS, Hosts, world
 
 BY = By("test")
 BOOT = "6f0c4e0e-1c5c-4f0e-9a0f-000000000001"
-KEYS = {f"{kind}_key_{part}": "key" for kind in ("host", "login") for part in ("private", "public")}
 ENDED = {
     "state": "ended",
     "ended": "exited",
@@ -69,7 +68,7 @@ def step(db: Database, guest: Guest, folder: Path, abort: str | None = None) -> 
         playbook = Playbook.load(outside.library, "quick", "sim-a100x8")
         id_ = begin.start_validation(session, machines.get(session, "m1"), playbook, Trigger.MANUAL, BY, image={})
         session.execute(sa.update(RunRow).values(phase="checks", abort_reason=abort, data={"guest_boot_id": BOOT}))
-        session.execute(sa.update(ValidationRow).values(secrets={"uuid": UUID, "name": "vm", **KEYS}))
+        session.execute(sa.update(ValidationRow).values(secrets=KEYS))
     assert Worker(db, [revalidation.workflow(outside)], threads=1).step()
     with db.read() as session:
         stored = {row.name for row in validations.measurements(session, id_)}

@@ -24,7 +24,7 @@ from fleet.workflows.record import Record
 from fleet.workflows.settle import Settlement
 from fleet.workflows.verdict import decide
 from fleet.workflows.world import Policy, World
-from tests.unit.workflows.hosts import Hosts, world
+from tests.unit.workflows.hosts import KEYS, Hosts, world
 from validators.base import CheckResult, conclude, failed, passed
 
 BY = By("anna")
@@ -330,8 +330,7 @@ def test_the_vms_keys_leave_the_record_with_the_verdict(case: Case) -> None:
     case.begin(State.VACATED)
     with case.db.begin() as session:
         (row,) = session.scalars(sa.select(validations.ValidationRow)).all()
-        names = ("uuid", "name", "host_key_private", "host_key_public", "login_key_private", "login_key_public")
-        row.secrets = dict.fromkeys(names, "x")
+        row.secrets = KEYS
     case.settle(GOOD)
     (row,) = case.rows(validations.ValidationRow)
     assert row.secrets is None

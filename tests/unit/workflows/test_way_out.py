@@ -19,11 +19,10 @@ from fleet.store.tables import MeasurementRow, RunRow, ValidationRow
 from fleet.workflows import begin, revalidation
 from fleet.workflows.playbook import Playbook
 from fleet.workflows.world import Policy
-from tests.unit.workflows.hosts import UUID, WALL, Hosts, tenant, vm_of, world
+from tests.unit.workflows.hosts import KEYS, WALL, Hosts, tenant, vm_of, world
 
 BY = By("test")
 GPU = Slot("gpu3", SlotKind.GPU, "0000:1b:00.0", guest_pci="0000:00:0b.0")
-KEYS = {f"{kind}_key_{part}": "key" for kind in ("host", "login") for part in ("private", "public")}
 LIMIT = 100
 HOUR = 3600.0
 
@@ -76,7 +75,7 @@ class Case:
             }
             session.execute(sa.update(RunRow).values(**values))
             if phase != "preflight":
-                session.execute(sa.update(ValidationRow).values(secrets={"uuid": UUID, "name": "vm", **KEYS}))
+                session.execute(sa.update(ValidationRow).values(secrets=KEYS))
 
     def turn(self) -> RunRow:
         with self.db.begin() as session:
