@@ -91,11 +91,13 @@ def move(
     if notice := _notice(seen.state, to):
         session.add(
             NoticeRow(
+                destination="scheduler",
                 kind=notice,
                 machine=seen.name,
                 machine_version=seen.version + 1,
                 body={"why": why},
                 created_at=at,
+                due_at=at,
             )
         )
     return get(session, seen.name)

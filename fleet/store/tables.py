@@ -128,6 +128,8 @@ class ValidationRow(Base):
     phases: Mapped[list[Any]]  # {phase, since, until, why}
     progress: Mapped[dict[str, Any]]  # {check: {state, percent, outcome}}
     inventory: Mapped[dict[str, Any]]  # serials and firmware seen, by slot
+    receipts: Mapped[dict[str, Any]] = mapped_column(default=dict)  # what the site's hooks answered, by hook
+    evidence_dropped_at: Mapped[float | None]  # the raw outputs are gone by the site's retention; the verdict stays
     secrets: Mapped[dict[str, Any] | None]  # the VM's own keys while it lives; cleared at settle
 
 
@@ -250,17 +252,80 @@ class IdempotencyRow(Base):
 
 
 class NoticeRow(Base):
-    """The outbox: what was promised to the outside, written with the move that promises it."""
+    """The outbox: what was promised to the outside, written with the move that promises it. What is sent is rebuilt from the
+    present state; the row says only that something is to be sent, and how far that is."""
 
     __tablename__ = "notice"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    destination: Mapped[str]  # scheduler, attention
     kind: Mapped[str]
-    machine: Mapped[str] = mapped_column(index=True)
-    machine_version: Mapped[int]
+    machine: Mapped[str | None] = mapped_column(index=True)
+    machine_version: Mapped[int | None]
+    subject: Mapped[str | None]  # the attention record's id
     body: Mapped[dict[str, Any]]
     created_at: Mapped[float]
-    delivered_at: Mapped[float | None]
+    due_at: Mapped[float]
     attempts: Mapped[int] = mapped_column(default=0)
+    last_error: Mapped[str | None]
+    delivered_at: Mapped[float | None]
+    acknowledged_at: Mapped[float | None]
+    acknowledged_by: Mapped[str | None]
+
+    __table_args__ = (
+        sa.Index(
+            "notice_due",
+            "destination",
+            "due_at",
+            sqlite_where=sa.text("delivered_at IS NULL"),
+            postgresql_where=sa.text("delivered_at IS NULL"),
+        ),
+    )
+
+
+class InspectionRow(Base):
+    """A look at a host that a person asked for and that switches nothing: `check` tries the prerequisites, `discover` proposes
+    a record."""
+
+    __tablename__ = "inspection"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    run: Mapped[int] = mapped_column(sa.ForeignKey("run.id"), unique=True)
+    machine: Mapped[str] = mapped_column(sa.ForeignKey("machine.name"), index=True)
+    kind: Mapped[str]  # check, discover
+    requested_by: Mapped[str]
+    outcome: Mapped[str | None]
+    result: Mapped[dict[str, Any]]
+    created_at: Mapped[float]
+    ended_at: Mapped[float | None]
+
+
+class ApprovalRow(Base):
+    """A write that takes two people: what the first asked for, until a second says yes or no, or it expires."""
+
+    __tablename__ = "approval"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    action: Mapped[str]
+    machine: Mapped[str | None] = mapped_column(index=True)
+    target: Mapped[str]
+    request: Mapped[dict[str, Any]]
+    reason: Mapped[str | None]
+    state: Mapped[str]  # waiting, approved, rejected, expired
+    requested_by: Mapped[str]
+    requested_at: Mapped[float]
+    expires_at: Mapped[float]
+    decided_by: Mapped[str | None]
+    decided_at: Mapped[float | None]
+    outcome: Mapped[str | None]
+
+    __table_args__ = (
+        sa.Index(
+            "one_waiting_approval",
+            "action",
+            "target",
+            unique=True,
+            sqlite_where=sa.text("state = 'waiting'"),
+            postgresql_where=sa.text("state = 'waiting'"),
+        ),
+    )
 
 
 class ProvenRow(Base):

@@ -1,0 +1,121 @@
+"""Every key there is, by section, with its default. Units are in the names; a secret is a reference, resolved at use."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from fleet import profile
+
+PREFIX = "FLEET_"
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EvidenceSettings(Section):
+    """Raw outputs and logs of validations. `directory` None: `evidence` in the data directory."""
+
+    directory: Path | None = None
+    output_limit_mib: PositiveInt = Field(default=32, le=1024)
+    log_limit_mib: PositiveInt = Field(default=1, le=64)
+
+
+class WorkerSettings(Section):
+    threads: PositiveInt = Field(default=8, le=1024)
+    poll_s: PositiveFloat = Field(default=0.1, le=60)
+
+
+class BudgetSettings(Section):
+    """How many validations may run at once."""
+
+    total: PositiveInt = 50
+    per_rack: PositiveInt = 4
+    per_power_feed: PositiveInt = 8
+
+
+class ValidationSettings(Section):
+    """Deadlines of phases; defaults allow for eight GPUs and a terabyte of memory."""
+
+    default_plan: str = "standard"
+    minimum_checks: frozenset[str] = frozenset({"gpu_inventory", "gpu_burn", "ib_links", "kernel_log"})
+    place_deadline_s: PositiveFloat = 900
+    boot_deadline_s: PositiveFloat = 600
+    guest_silence_s: PositiveFloat = 180
+    teardown_deadline_s: PositiveFloat = 900
+    device_return_s: PositiveFloat = 60
+    departure_deadline_s: PositiveFloat = 1800
+    departure_poll_s: PositiveFloat = 5
+    abort_retries_s: tuple[PositiveFloat, ...] = Field(default=(60, 300, 900), max_length=10)
+    call_deadline_s: PositiveFloat = Field(default=10, le=10)  # an engine lease is 20 s: a call must end well within it
+    host_look_s: PositiveFloat = 30
+    sweep_s: PositiveFloat = 300
+
+
+class FlavorSettings(Section):
+    """The size of the test VM: that of the tenants' VMs on the same hardware."""
+
+    vcpus: PositiveInt = 8
+    memory_mib: PositiveInt = 16384
+    hugepages: bool = False
+    cpu: str = "host-passthrough"  # libvirt's cpu mode
+
+
+class HypervisorSettings(Section):
+    """The test VM, and how virsh is called. Paths are on the hosts; `template_directory` is on this machine."""
+
+    image: str = "/var/lib/fleet/images/test.qcow2"
+    image_format: Literal["raw", "qcow2"] = "qcow2"
+    image_digest: str = ""
+    kernel: str | None = None
+    initrd: str | None = None
+    cmdline: str = "root=/dev/vda console=ttyS0"
+    flavor: FlavorSettings = FlavorSettings()
+    flavors: dict[str, FlavorSettings] = {}  # by SKU, where it differs
+    network: str = "fleet-test"  # libvirt network without a route to anywhere else
+    template_directory: Path | None = None
+    sudo: bool = False
+
+
+class PlaybookSettings(Section):
+    """Directories of the site's own, with `skus/` and `plans/`: a name in an earlier one hides it in a later one and in
+    what is shipped."""
+
+    directories: tuple[Path, ...] = ()
+
+
+class SiteSettings(Section):
+    """`observe` records verdicts, files no ticket and condemns nothing."""
+
+    mode: Literal["enforce", "observe"] | None = None
+
+
+class LogSettings(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__")
+
+    data_dir: Path = Field(default_factory=lambda: _home(os.environ))
+    database: str | None = None
+    """URL; None is a SQLite file in the data directory."""
+    listen: str = "127.0.0.1:8470"
+    evidence: EvidenceSettings = EvidenceSettings()
+    worker: WorkerSettings = WorkerSettings()
+    budgets: BudgetSettings = BudgetSettings()
+    validation: ValidationSettings = ValidationSettings()
+    hypervisor: HypervisorSettings = HypervisorSettings()
+    playbooks: PlaybookSettings = PlaybookSettings()
+    site: SiteSettings = SiteSettings()
+    log: LogSettings = LogSettings()
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    if chosen := env.get("FLEET_HOME"):
+        return Path(chosen)
+    return profile.directory("XDG_STATE_HOME", ".local/state", env, "FLEET_HOME")
