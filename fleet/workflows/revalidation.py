@@ -5,9 +5,8 @@ queued -> preflight -> place -> boot -> start -> checks -> collect -> teardown -
 An abort, an error that persists, or a deadline in the first six leads into the last three: whatever was started is
 cleaned up, whatever was measured is judged. The handlers up to `checks` are here; ``closing`` has the way out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -17,9 +16,9 @@ from fleet.core.model import TestVm
 from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.hypervisor.base import Placement
 from fleet.store import validations
-from fleet.workflows import begin, closing, following, host_evidence
+from fleet.workflows import begin, closing, following, preflight
 from fleet.workflows.guest import GuestError, GuestRun
-from fleet.workflows.record import Record, ended_early, fence, keep, tenant_on
+from fleet.workflows.record import Record, ended_early, fence
 from fleet.workflows.world import World
 
 _SOON_S = 0.15  # between two looks at something that takes about a second
@@ -30,7 +29,7 @@ _LOOK_S = 2.0  # between two looks at something that takes minutes
 def workflow(world: World) -> Workflow:
     handlers: dict[str, Callable[[World, Work, Record], Next]] = {
         "queued": _queued,
-        "preflight": _preflight,
+        "preflight": preflight.preflight,
         "place": _place,
         "boot": _boot,
         "start": _start,
@@ -83,20 +82,9 @@ def _abort(world: World, work: Work, record: Record) -> Next:
     """Before a VM is placed nobody takes one down later: this is the last look. While checks run, what has ended in the
     guest is evidence, also of a failure."""
     phase = work.run.phase
-    data = _last_look(world, record) if phase == "preflight" else {}
+    data = preflight.last_look(world, record) if phase == "preflight" else {}
     then = ended_early(record, phase, work.run.abort_reason or "aborted", data, by=work.run.abort_by)
     return replace(then, within=following.last_outputs(world, record)) if phase == "checks" else then
-
-
-def _last_look(world: World, record: Record) -> Mapping[str, Any]:
-    try:
-        view = world.hypervisor.look(record.machine, Deadline.after(world.policy.call_deadline_s))
-    except FleetError:
-        return {}
-    if view.tenants:
-        return tenant_on(view)[1]
-    left = any(domain.validation is not None for domain in view.domains)
-    return {"seen_clean": not left and not host_evidence.not_answering(record.machine, view)}
 
 
 def _give_up(world: World) -> Callable[[Work, Exception], Next]:
@@ -120,48 +108,6 @@ def _queued(_world: World, _work: Work, record: Record) -> Next:
     if gap := record.playbook.slot_gap(record.machine):
         return ended_early(record, "queued", gap)
     return Next("preflight", "its turn has come")
-
-
-def _preflight(world: World, work: Work, record: Record) -> Next:
-    """Before anything is placed: reachable, no tenant, every device there and answering."""
-    machine = record.machine
-    view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
-    if (
-        view.tenants and work.run.in_phase_s < world.policy.device_return_s
-    ):  # the last one's domain may be on its way out
-        return Next("preflight", tenant_on(view)[0], _SOON_S * 4)
-    if view.tenants:
-        return ended_early(record, "preflight", *tenant_on(view))
-    if stale := [d for d in view.domains if d.validation not in (None, record.id)]:
-        with world.db.read() as session:
-            live = validations.live_ids(session)
-        for domain in stale:
-            if domain.validation is None or domain.validation in live:
-                return ended_early(record, "preflight", f"test VM {domain.name} of another validation is on the host")
-            work.guard()
-            deadline = Deadline.after(world.policy.call_deadline_s)
-            world.hypervisor.remove_domain(machine, domain.uuid, domain.validation, fence(work), deadline)
-        return Next("preflight", "removed a test VM that no live validation owns", _SOON_S)
-    data = {"since": view.wall, "since_by_us": work.run.now, "boot_id": view.boot_id, **host_evidence.ANSWERED}
-    text = host_evidence.as_text(machine, view, "before the test VM")
-    bad = host_evidence.not_answering(machine, view)
-    if bad and (waits := host_evidence.may_answer_yet(work, world.policy)) is not None:
-        # the last VM's functions may still be in their reset
-        return Next("preflight", f"{len(bad)} devices do not answer yet", _SOON_S * 4, data=waits)
-    if bad:
-        keep_look = keep(world, record, "host_inventory", "host_inventory", text)
-        why = f"{len(bad)} devices do not answer on the host"
-        return Next("settle", why, data={**data, "placed": False, "ended_by": why}, within=keep_look)
-    if record.vm is None:
-        vm = world.make_test_vm(record.id, machine)
-        store_look = keep(world, record, "host_inventory", "host_inventory", text)
-
-        def within(session: Session) -> None:
-            store_look(session)
-            record.store_vm(session, vm)
-
-        return Next("place", "the host is ready", data=data, within=within)
-    return Next("place", "the host is ready", data=data)
 
 
 def _place(world: World, work: Work, record: Record) -> Next:
