@@ -233,10 +233,14 @@ class TokenRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     role: Mapped[str]
+    machine: Mapped[str | None]  # an agent's: it speaks for this machine only
     secret_sha256: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[float]
+    created_by: Mapped[str | None]  # None: made before this was recorded
     expires_at: Mapped[float | None]
     revoked_at: Mapped[float | None]
+    last_used_at: Mapped[float | None]  # to the minute
+    last_used_from: Mapped[str | None]
 
 
 class IdempotencyRow(Base):
@@ -310,6 +314,7 @@ class ApprovalRow(Base):
     reason: Mapped[str | None]
     state: Mapped[str]  # waiting, approved, rejected, expired
     requested_by: Mapped[str]
+    requested_token: Mapped[str]  # the id of the token that asked
     requested_at: Mapped[float]
     expires_at: Mapped[float]
     decided_by: Mapped[str | None]

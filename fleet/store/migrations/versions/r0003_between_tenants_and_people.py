@@ -1,5 +1,5 @@
-"""The outbox gets destinations and acknowledgements; inspections of hosts, approvals by a second person, receipts of the
-site's hooks, and what retention has dropped are recorded."""
+"""The outbox gets destinations and acknowledgements; inspections of hosts, approvals by a second person, who made and
+uses a token, receipts of the site's hooks, and what retention has dropped are recorded."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -34,6 +34,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(), nullable=True),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("requested_by", sa.String(), nullable=False),
+        sa.Column("requested_token", sa.String(), nullable=False),
         sa.Column("requested_at", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=False),
         sa.Column("decided_by", sa.String(), nullable=True),
@@ -49,6 +50,13 @@ def upgrade() -> None:
         sqlite_where=waiting,
         postgresql_where=waiting,
     )
+    for name, kind in (
+        ("machine", sa.String()),
+        ("created_by", sa.String()),
+        ("last_used_at", sa.Double()),
+        ("last_used_from", sa.String()),
+    ):
+        op.add_column("token", sa.Column(name, kind, nullable=True))
     op.add_column("validation", sa.Column("receipts", sa.JSON(), nullable=True))
     op.execute("UPDATE validation SET receipts = '{}'")
     op.add_column("validation", sa.Column("evidence_dropped_at", sa.Double(), nullable=True))
