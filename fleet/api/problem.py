@@ -92,7 +92,8 @@ async def _of_fleet(request: Request, exc: FleetError) -> Response:
     if status == 503:
         log.warning("api.store", path=request.url.path, error=str(exc))
     rows = getattr(exc, "rows", None)
-    return problem(status, exc.code, str(exc), field=getattr(exc, "field", None), errors=rows)
+    unsure = "; it may have been done: send the same again with the same Idempotency-Key" if exc.effect_unknown else ""
+    return problem(status, exc.code, f"{exc}{unsure}", field=getattr(exc, "field", None), errors=rows)
 
 
 async def _of_validation(_request: Request, exc: RequestValidationError) -> Response:

@@ -27,6 +27,7 @@ _BY_CODE: Mapping[str, Exit] = {
     "forbidden": Exit.REFUSED,
     "conflict": Exit.REFUSED,
     "store-busy": Exit.NOT_REACHED,
+    "store-unconfirmed": Exit.NOT_SETTLED,
 }
 _BY_STATUS: Mapping[int, Exit] = {
     400: Exit.USAGE,

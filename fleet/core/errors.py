@@ -9,7 +9,9 @@ FleetError
 │   └── Forbidden           the token's role may not do this
 ├── Conflict                somebody else changed the record first, or the same key came with another body
 ├── LeaseLost               another worker owns the row now: drop everything, write nothing
-├── StoreError              the database: busy, full, or of a newer schema
+├── StoreError              the database: full, or of a newer schema
+│   └── StoreBusy           it does not answer now; nothing was written
+│       └── StoreUnconfirmed  the answer to a commit was lost: it may have been written
 ├── RemoteError             SSH to a host or a test VM
 │   ├── Unreachable         no connection, or it broke before the command was sent
 │   ├── LoginRefused        the host does not accept our user or key
@@ -78,6 +80,11 @@ class StoreError(FleetError):
 class StoreBusy(StoreError):
     code = "store-busy"
     retryable = True
+
+
+class StoreUnconfirmed(StoreBusy):
+    code = "store-unconfirmed"
+    effect_unknown = True
 
 
 class RemoteError(FleetError):

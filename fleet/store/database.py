@@ -13,7 +13,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session, sessionmaker
 
 from fleet.core.clock import Deadline
-from fleet.core.errors import InvalidInput, StoreBusy, StoreError
+from fleet.core.errors import InvalidInput, StoreBusy, StoreError, StoreUnconfirmed
+from fleet.store import postgresql
 
 
 class db_now(sa.sql.functions.FunctionElement[float]):
@@ -52,12 +53,18 @@ class Database:
     @contextmanager
     def begin(self) -> Iterator[Session]:
         """A transaction that writes. On SQLite it takes the write lock first (BEGIN IMMEDIATE), so that what it reads
-        stays true until it commits. Raises StoreBusy, StoreError."""
+        stays true until it commits. Raises StoreBusy, StoreError; StoreUnconfirmed when the answer to the commit was lost."""
         with translated(), self._sessions() as session:
             if self.is_sqlite:
                 session.connection(execution_options={"fleet_immediate": True})
             yield session
-            session.commit()  # an exception leaves by the session's own exit, which rolls back
+            session.flush()  # an exception leaves by the session's own exit, which rolls back
+            try:
+                session.commit()
+            except DBAPIError as exc:
+                if exc.connection_invalidated:
+                    raise StoreUnconfirmed(f"the connection to the database broke at the commit: {exc.orig}") from exc
+                raise
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -92,7 +99,7 @@ def _url(text: str | URL) -> URL:
 
 def _engine(url: URL, pool_size: int, busy_timeout_s: float) -> sa.Engine:
     if url.drivername != "sqlite":
-        return sa.create_engine(url, pool_size=pool_size, max_overflow=10, pool_pre_ping=True)
+        return postgresql.engine(url, pool_size)
     engine = sa.create_engine(url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": busy_timeout_s})
 
     @sa.event.listens_for(engine, "connect")
@@ -141,6 +148,8 @@ def _store_error(exc: DBAPIError, text: str, sqlstate: str) -> StoreError | None
         return StoreBusy(f"the database is locked by another process: {text}")
     if sqlstate.startswith("40"):  # deadlock, serialization: the same transaction may succeed now
         return StoreBusy(f"the database gave way to another transaction: {text}")
+    if sqlstate == "25006":
+        return StoreBusy(f"the database has become a standby, or is read-only: {text}")
     if exc.connection_invalidated or sqlstate[:2] in ("08", "57") or sqlstate == "53300":
         return StoreBusy(f"the connection to the database broke: {text}")
     if "disk is full" in text or sqlstate == "53100":

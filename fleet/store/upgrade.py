@@ -10,6 +10,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from fleet.core.errors import StoreError
+from fleet.store import postgresql
 from fleet.store.database import Database, translated
 
 _UPGRADE_LOCK = 0x75706772  # PostgreSQL's advisory lock around an upgrade; any number that only this code uses
@@ -49,6 +50,7 @@ def _alone(db: Database) -> Iterator[sa.Connection]:
     """One transaction that no second upgrade runs beside."""
     with translated(), db.engine.connect() as connection:
         if not db.is_sqlite:
+            postgresql.take_time(connection)
             with connection.begin():
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
                 yield connection
