@@ -129,6 +129,7 @@ class ValidationRow(Base):
     progress: Mapped[dict[str, Any]]  # {check: {state, percent, outcome}}
     inventory: Mapped[dict[str, Any]]  # serials and firmware seen, by slot
     receipts: Mapped[dict[str, Any]] = mapped_column(default=dict)  # what the site's hooks answered, by hook
+    evidence_bytes: Mapped[int] = mapped_column(sa.BigInteger, default=0)  # of all its raw outputs, noted at its end
     evidence_dropped_at: Mapped[float | None]  # the raw outputs are gone by the site's retention; the verdict stays
     secrets: Mapped[dict[str, Any] | None]  # the VM's own keys while it lives; cleared at settle
 

@@ -58,10 +58,12 @@ def upgrade() -> None:
     ):
         op.add_column("token", sa.Column(name, kind, nullable=True))
     op.add_column("validation", sa.Column("receipts", sa.JSON(), nullable=True))
-    op.execute("UPDATE validation SET receipts = '{}'")
+    op.add_column("validation", sa.Column("evidence_bytes", sa.BigInteger(), nullable=True))
     op.add_column("validation", sa.Column("evidence_dropped_at", sa.Double(), nullable=True))
+    op.execute("UPDATE validation SET receipts = '{}', evidence_bytes = 0")
     with op.batch_alter_table("validation") as validation:
         validation.alter_column("receipts", existing_type=sa.JSON(), nullable=False)
+        validation.alter_column("evidence_bytes", existing_type=sa.BigInteger(), nullable=False)
 
 
 def _notices() -> None:
