@@ -105,7 +105,7 @@ def read_domain(xml: str, uuid: str, state: str) -> Domain:
     """What `virsh dumpxml` said of domain `uuid`. XML that cannot be read is a domain that is not ours: never touched,
     and in the way."""
     try:
-        root = _parse(xml)
+        root = parse_xml(xml)
     except ET.ParseError:
         return Domain(uuid=uuid, name="(unreadable)", state=state)
     return Domain(
@@ -124,7 +124,7 @@ class _NoDoctype(ET.TreeBuilder):
         raise ET.ParseError(f"a domain has no DOCTYPE {name} {pubid} {system}")
 
 
-def _parse(xml: str) -> ET.Element:
+def parse_xml(xml: str) -> ET.Element:
     if len(xml) > _XML_LIMIT:
         raise ET.ParseError(f"longer than {_XML_LIMIT} characters")
     parser = ET.XMLParser(target=_NoDoctype())  # noqa: S314 - bounded, and no DOCTYPE
@@ -164,7 +164,7 @@ def _passed_through(root: ET.Element) -> Iterator[str]:
 def _checked(xml: str, vm: TestVm) -> str:
     template = "the domain template's output"
     try:
-        root = _parse(xml)
+        root = parse_xml(xml)
     except ET.ParseError as exc:
         raise InvalidInput(f"{template} is not well-formed XML: {printable(str(exc))}", "template_dir") from exc
     for what, seen, wanted in (

@@ -1,12 +1,12 @@
 """The answer of look.sh, section by section."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from fleet.core.errors import HypervisorBusy, HypervisorError
 from fleet.core.model import DeviceState, Domain, HostView
 from fleet.hypervisor.domain import read_domain
+from fleet.hypervisor.sections import Section, Sections, split
 from fleet.remote.base import Output
 from fleet.remote.printable import printable
 
@@ -17,18 +17,9 @@ _DRIVER = re.compile(r"/([0-9a-f:.]+)/driver'? -> '?[^\n]*?([^/'\n]+)'?$", re.MU
 _CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 
 
-@dataclass(frozen=True)
-class _Section:
-    status: int
-    body: str
-
-
-Sections = Mapping[tuple[str, str], _Section]
-
-
 def parse(output: Output, nonce: str, addresses: Sequence[str], machine: str) -> HostView:
     """Raises HypervisorError with virsh's words, also for an answer that is cut: half a look would show fewer domains."""
-    sections = _split(output.stdout.decode("utf-8", "replace"), nonce)
+    sections = split(output.stdout.decode("utf-8", "replace"), nonce)
     if ("end", "-") not in sections:
         raise HypervisorError(f"{machine}: look: the answer is cut: {_words(output)}")
     boot_id = sections["boot", "-"].body.strip()
@@ -38,9 +29,7 @@ def parse(output: Output, nonce: str, addresses: Sequence[str], machine: str) ->
     if not _CLOCK.fullmatch(clock):
         raise HypervisorError(f"{machine}: look: no clock: {_words(output)}")
     # without addresses there are no device sections
-    raw = {
-        kind: sections.get(("device", kind), _Section(0, "")).body for kind in ("config", "speed", "width", "driver")
-    }
+    raw = {kind: sections.get(("device", kind), Section(0, "")).body for kind in ("config", "speed", "width", "driver")}
     config, speed, width = _config(raw["config"]), _headed(raw["speed"]), _headed(raw["width"])
     driver = dict(_DRIVER.findall(raw["driver"]))
     return HostView(
@@ -57,17 +46,6 @@ def parse(output: Output, nonce: str, addresses: Sequence[str], machine: str) ->
     )
 
 
-def _split(text: str, nonce: str) -> Sections:
-    """Only a line that begins with this call's nonce begins a section."""
-    sections: dict[tuple[str, str], _Section] = {}
-    for chunk in f"\n{text}".split(f"\n{nonce} ")[1:]:
-        head, _, body = chunk.partition("\n")
-        match head.split(" "):
-            case [kind, key, status] if status.isdigit():
-                sections[kind, key] = _Section(int(status), body)
-    return sections
-
-
 def _domains(sections: Sections, machine: str, output: Output) -> list[Domain]:
     uuids = _listed(sections["list", "-"], machine, output)
     domains = []
@@ -80,7 +58,7 @@ def _domains(sections: Sections, machine: str, output: Output) -> list[Domain]:
     return domains
 
 
-def _listed(section: _Section, machine: str, output: Output) -> list[str]:
+def _listed(section: Section, machine: str, output: Output) -> list[str]:
     if section.status == 124:
         raise HypervisorBusy(f"{machine}: look: virsh did not answer in time")
     if section.status != 0:

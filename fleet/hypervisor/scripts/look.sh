@@ -1,19 +1,9 @@
-# NONCE LIMIT ADDRESS...   One look: boot id, clock, domains, PCI devices. Each section begins with a line "NONCE KIND KEY STATUS";
-# the nonce is random and new, so that nothing in a domain's XML can look like one.
+# NONCE LIMIT ADDRESS...   One look: boot id, clock, domains, PCI devices.
 nonce=$1 virsh_limit=$2
 shift 2
 addresses=$*
 root=${FLEET_ROOT:-}
 need_virsh
-
-section() { # KIND KEY COMMAND...
-    kind=$1 key=$2
-    shift 2
-    said=$("$@")
-    status=$?
-    printf '%s %s %s %s\n%s\n' "$nonce" "$kind" "$key" "$status" "$said"
-    return "$status"
-}
 
 # One process for each kind of file, not for each of 24 devices. `head` puts "==> PATH <==" above each file that it can open.
 files() { # NAME COMMAND...: COMMAND on that file of each device

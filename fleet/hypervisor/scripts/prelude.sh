@@ -65,3 +65,14 @@ read_fence() { # sets fence_run and fence_epoch; 1 when the file is damaged. Abs
 write_fence() { # RUN EPOCH
     printf '%s %s\n' "$1" "$2" >"$state/fence.new" && mv "$state/fence.new" "$state/fence"
 }
+
+# Scripts that answer in sections have a NONCE, random and new: nothing in a domain's XML, a file or a tool's words can look
+# like the line that begins one.
+section() { # KIND KEY COMMAND...: a line "NONCE KIND KEY STATUS", then what it said
+    kind=$1 key=$2
+    shift 2
+    said=$("$@")
+    status=$?
+    printf '%s %s %s %s\n%s\n' "$nonce" "$kind" "$key" "$status" "$said"
+    return "$status"
+}
