@@ -6,12 +6,13 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from fleet.api import health, lab, machines, problem, site, tickets, validations
+from fleet.api.limits import Limits
 from fleet.service.services import Services
 
 _ROUTERS = (health.router, machines.router, validations.router, tickets.router, site.router, lab.router)
 
 
-def create_app(services: Services, version: str = "0.1.0") -> FastAPI:
+def create_app(services: Services, version: str = "0.1.0", limits: Limits | None = None) -> FastAPI:
     """The ASGI application. It starts and owns nothing: the database and the worker are the caller's."""
     app = FastAPI(
         title="fleet",
@@ -22,6 +23,7 @@ def create_app(services: Services, version: str = "0.1.0") -> FastAPI:
         generate_unique_id_function=lambda route: route.endpoint.__name__,
     )
     app.state.services = services
+    app.state.limits = limits or Limits()
     problem.install(app)
     for router in _ROUTERS:
         app.include_router(router)

@@ -14,8 +14,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Message
 
 from fleet.api.document import parse, read_body
+from fleet.api.limits import Limits
 from fleet.api.problem import Unreadable
-from fleet.core.errors import InvalidInput
+from fleet.core.errors import InvalidInput, Unauthenticated
 from fleet.service import writing
 from fleet.service.access import Action, Permit, admit
 from fleet.service.document import document
@@ -54,6 +55,28 @@ class Call:
         return Response(answered.response, answered.status, media_type="application/json")
 
 
+async def _admitted(request: Request, services: Services, action: Action) -> Permit:
+    limits: Limits = request.app.state.limits
+    token, source = bearer_token(request), request.client.host if request.client else None
+    machine = request.path_params.get("machine")
+    await limits.take(source, token)
+    try:
+        permit = await run_in_threadpool(
+            admit,
+            services.db,
+            token,
+            action,
+            source=source,
+            target=f"{request.method} {quote(request.scope['path'])}",
+            machine=machine if machine and _NAME.fullmatch(machine) else None,
+        )
+    except Unauthenticated:
+        await limits.failed(source)
+        raise
+    limits.good(token)
+    return permit
+
+
 def _call(request: Request) -> Call:
     call: Call = request.state.call
     return call
@@ -72,16 +95,7 @@ class Gate(APIRoute):
 
         async def admitted(request: Request) -> Response:
             services: Services = request.app.state.services
-            machine = request.path_params.get("machine")
-            permit = await run_in_threadpool(
-                admit,
-                services.db,
-                bearer_token(request),
-                action,
-                source=request.client.host if request.client else None,
-                target=f"{request.method} {quote(request.scope['path'])}",
-                machine=machine if machine and _NAME.fullmatch(machine) else None,
-            )
+            permit = await _admitted(request, services, action)
             _check_query(request, asked)
             if request.method == "GET":
                 request.state.call = Call(services, permit)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -49,9 +50,16 @@ _MOST_ERRORS = 100
 class Unreadable(InvalidInput):
     """The request itself is not what HTTP or JSON asks for; `status` says how."""
 
-    def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        field: str | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(message, field)
-        self.status, self.problem = status, code
+        self.status, self.problem, self.headers = status, code, headers
 
 
 def problem(
@@ -85,7 +93,9 @@ def install(app: FastAPI) -> None:
 
 async def _of_fleet(request: Request, exc: FleetError) -> Response:
     if isinstance(exc, Unreadable):
-        return problem(exc.status, exc.problem, str(exc), field=exc.field)
+        response = problem(exc.status, exc.problem, str(exc), field=exc.field)
+        response.headers.update(exc.headers)
+        return response
     status = next((STATUS[kind] for kind in type(exc).__mro__ if kind in STATUS), None)
     if status is None:
         return await _of_anything(request, exc)
