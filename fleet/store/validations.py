@@ -47,6 +47,13 @@ def set_phase(session: Session, id_: str, phase: str, why: str) -> None:
     row.phases = [*phases, {"phase": phase, "since": at, "until": None, "why": why}]
 
 
+def put_receipt(session: Session, id_: str, hook: str, receipt: Any) -> None:
+    """What a site's hook answered, and when."""
+    row = get(session, id_)
+    at = session.scalar(sa.select(db_now())) or 0.0
+    row.receipts = {**row.receipts, hook: {"receipt": receipt, "at": at}}
+
+
 def set_progress(session: Session, id_: str, progress: Mapping[str, Any]) -> None:
     session.execute(sa.update(ValidationRow).where(ValidationRow.id == id_).values(progress=dict(progress)))
 

@@ -21,7 +21,7 @@ from fleet.workflows.playbook import Playbook
 KIND = "validation"
 VACANCY = "vacancy"
 FIRST = "queued"
-ABORTABLE = ("queued", "preflight", "place", "boot", "start", "checks")
+ABORTABLE = ("queued", "preflight", "hooks", "place", "boot", "start", "checks")
 """Phases that an abort ends at once. The later ones only collect, clean up and settle; they are the way out anyhow."""
 
 
@@ -82,6 +82,12 @@ def _end_vacancy(session: Session, machine: str, why: str) -> None:
     before the machine's, in the order in which every worker locks them."""
     waiting = (RunRow.kind == VACANCY, RunRow.subject == machine, RunRow.ended_at.is_(None))
     session.execute(sa.update(RunRow).where(*waiting).values(ended_at=db_now(), why=why))
+
+
+def wake(session: Session) -> None:
+    """What waited for the end of a pause looks now, and not at its next turn."""
+    waits = sa.or_(sa.and_(RunRow.kind == KIND, RunRow.phase == FIRST), RunRow.kind == VACANCY)
+    session.execute(sa.update(RunRow).where(waits, RunRow.ended_at.is_(None)).values(due_at=db_now()))
 
 
 def refuse_unless_free(session: Session, machine: Machine, *, automatic: bool) -> None:

@@ -30,6 +30,7 @@ class Record:
     vm: TestVm | None
     progress: Mapping[str, Any]
     data: Mapping[str, Any]  # the run's
+    receipts: Mapping[str, Any]  # of the site's hooks, by name
 
     @classmethod
     def load(cls, world: World, work: Work) -> "Record":
@@ -48,6 +49,7 @@ class Record:
             None if row.secrets is None else restore_test_vm(row.id, machine, row.secrets),
             row.progress,
             work.run.data,
+            row.receipts,
         )
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.core.model import Machine, TestVm
+from fleet.hooks.base import Hook
 from fleet.hypervisor.base import Hypervisor
 from fleet.store.database import Database
 from fleet.store.evidence import EvidenceFolder
@@ -43,3 +44,4 @@ class World:
     make_test_vm: Callable[[str, Machine], TestVm]
     image: Mapping[str, Any] = field(default_factory=dict)  # digest, and versions of what is in it
     policy: Policy = Policy()
+    hooks: tuple[Hook, ...] = ()  # asked before a test VM is placed, in this order
