@@ -133,7 +133,6 @@ def _site(hypervisor: HypervisorSettings, start_deadline_s: int) -> Site:
             hypervisor.kernel,
             hypervisor.initrd,
             hypervisor.cmdline,
-            hypervisor.image_digest,
         ),
         flavor=Flavor(**hypervisor.flavor.model_dump()),
         flavors={sku: Flavor(**flavor.model_dump()) for sku, flavor in hypervisor.flavors.items()},

@@ -1,6 +1,7 @@
 """What the orchestrator needs of a hypervisor. Every call has a deadline and may be repeated; each does one thing."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -24,9 +25,23 @@ class PlacementView:
     reason: str = ""  # what virsh said, bounded and printable
 
 
+@dataclass(frozen=True)
+class ImageView:
+    """The files that a test VM is made from, as they are on one host. `digests` (SHA-256, hexadecimal) by part: `image`, and
+    `kernel` and `initrd` where it is booted directly; all of them, or the host is `reading`, or they cannot be had: `why`."""
+
+    digests: Mapping[str, str] = field(default_factory=dict)
+    reading: bool = False
+    why: str = ""
+
+
 class Hypervisor(Protocol):
     def look(self, machine: Machine, deadline: Deadline) -> HostView:
         """Boot id, domains, and the state of every device in the slot map. Raises RemoteError, HypervisorError."""
+
+    def read_image(self, machine: Machine, deadline: Deadline) -> ImageView:
+        """What a test VM would be made from on this host. Files that it has not seen before are read there, detached: ask
+        again while it is `reading`. Raises RemoteError, HypervisorError."""
 
     def place(self, vm: TestVm, fence: Fence, deadline: Deadline) -> None:
         """Start the VM detached on the host (it takes minutes with eight GPUs); idempotent by the VM's uuid."""

@@ -14,7 +14,8 @@ never on words:
   second line with the cause.
 - `virsh destroy UUID`: "Domain 'UUID' destroyed". Status 1 as above.
 
-Other commands: `journalctl -k`, or `dmesg --time-format iso`; `flock`, `setsid`, `timeout`, `sed`, coreutils.
+Other commands: `journalctl -k`, or `dmesg --time-format iso`; `flock`, `setsid`, `timeout`, `sed`, coreutils
+(`sha256sum` of the test image among them).
 """
 
 import re
@@ -24,8 +25,8 @@ from typing import NoReturn, Protocol
 from fleet.core.clock import Deadline
 from fleet.core.errors import HypervisorBusy, HypervisorError, InvalidInput
 from fleet.core.model import Fence, HostView, Machine, SshTarget, TestVm
-from fleet.hypervisor import kernel_log, look, scripts, seed
-from fleet.hypervisor.base import Placement, PlacementView
+from fleet.hypervisor import image, kernel_log, look, scripts, seed
+from fleet.hypervisor.base import ImageView, Placement, PlacementView
 from fleet.hypervisor.domain import PCI_ADDRESS, VALIDATION_ID, DomainTemplate
 from fleet.hypervisor.site import Site
 from fleet.remote.base import Output, Shell
@@ -73,6 +74,11 @@ class Libvirt:
             machine, deadline, "look", nonce, _virsh_limit(deadline), *addresses, limit_bytes=_LOOK_LIMIT
         )
         return look.parse(output, nonce, addresses, machine.name)
+
+    def read_image(self, machine: Machine, deadline: Deadline) -> ImageView:
+        files = self._site.image.files
+        output = self._run(machine, deadline, "image", scripts.source("read_image"), *files.values())
+        return image.parse(output.stdout, files, machine.name)
 
     def place(self, vm: TestVm, fence: Fence, deadline: Deadline) -> None:
         """Also when the host refuses it as fenced: `placement` then says so. Raises HypervisorBusy (again later)."""

@@ -17,7 +17,12 @@ class ImageSpec:
     kernel: str | None = None
     initrd: str | None = None
     cmdline: str = "root=/dev/vda console=ttyS0"
-    digest: str = ""  # recorded with each finding; the host's copy is not hashed again
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Paths on the host by part: all that the VM is made from."""
+        parts = {"image": self.path, "kernel": self.kernel, "initrd": self.initrd}
+        return {part: path for part, path in parts.items() if path is not None}
 
 
 @dataclass(frozen=True)

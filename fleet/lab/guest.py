@@ -140,6 +140,7 @@ class Guest:
             return False
         self._places.home.mkdir(parents=True, exist_ok=True)
         trees.write_boot_id(self._places.root, self.domain.boot_id)
+        trees.write_image_manifest(self._places.root, {"nvidia-driver": hardware.DRIVER_VERSION})
         self.refresh()
         self._board.port.open(Login("root", host_key, accepted, self._environment, self._places.home).serve)
         return True

@@ -1,7 +1,8 @@
 """The /proc and /sys of simulated hosts and guests: real files under a root of their own, as far as anybody reads them."""
 
+import json
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from fleet.lab.hardware import Device
@@ -21,6 +22,12 @@ _HW_COUNTERS = (
 
 def write_boot_id(root: Path, boot_id: str) -> None:
     _write(root / "proc/sys/kernel/random/boot_id", boot_id)
+
+
+def write_image_manifest(root: Path, packages: Mapping[str, str]) -> None:
+    """What a guest says of the image that it was booted from."""
+    manifest = {"format": 1, "profile": "lab", "version": "1", "recipe": "none", "packages": packages, "tools": {}}
+    _write(root / "etc/fleet-image.json", json.dumps(manifest))
 
 
 def write_host_devices(root: Path, devices: Sequence[Device], missing: Collection[str], lost: Collection[str]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal
 
@@ -26,8 +27,12 @@ class EvidenceSettings(Section):
 
 
 class WorkerSettings(Section):
+    """`listen`: where `fleet worker` shows its health and metrics, ADDRESS:PORT; nowhere if left out. `fleet up` shows them
+    with the API."""
+
     threads: PositiveInt = Field(default=8, le=1024)
     poll_s: PositiveFloat = Field(default=0.1, le=60)
+    listen: str | None = None
 
 
 class BudgetSettings(Section):
@@ -70,7 +75,7 @@ class HypervisorSettings(Section):
 
     image: str = "/var/lib/fleet/images/test.qcow2"
     image_format: Literal["raw", "qcow2"] = "qcow2"
-    image_digest: str = ""
+    image_digest: str = Field(default="", pattern="^([0-9a-f]{64})?$")  # SHA-256 of the file; a host that has another places no VM
     kernel: str | None = None
     initrd: str | None = None
     cmdline: str = "root=/dev/vda console=ttyS0"
@@ -89,13 +94,41 @@ class PlaybookSettings(Section):
 
 
 class SiteSettings(Section):
-    """`observe` records verdicts, files no ticket and condemns nothing."""
+    """`observe` records verdicts, files no ticket and condemns nothing. `two_person_rule`: override, retire and resume are
+    asked for by one person and approved by another, within `approval_expires_s`."""
 
     mode: Literal["enforce", "observe"] | None = None
+    two_person_rule: bool = False
+    approval_expires_s: PositiveFloat = Field(default=86400, le=30 * 86400)
+
+
+class NetworkSettings(Section):
+    """How the API meets the network. `certificate` and `key` are PEM files, read again when they change; `url` and `ca` are
+    for the profile of the user who starts the service: the address that the certificate names, and who signed it.
+    `trusted_proxies` may say in X-Forwarded-For for whom they ask."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+/?$")
+    ca: Path | None = None
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    connections: PositiveInt = 1000
+    connections_per_address: PositiveInt = 200
+    request_deadline_s: PositiveFloat = 30
+    stalled_answer_s: PositiveFloat = 60
+
+
+class RateSettings(Section):
+    """Requests a minute, counted by each API process for itself."""
+
+    per_token: PositiveInt = 12_000
+    per_address: PositiveInt = 24_000
+    failed_logins_per_address: PositiveInt = 30
 
 
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "text"] = "json"
 
 
 class Settings(BaseSettings):
@@ -104,7 +137,11 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=lambda: _home(os.environ))
     database: str | None = None
     """URL; None is a SQLite file in the data directory."""
+    database_password: str | None = None
+    """Where it is, `file:PATH`, `env:NAME` or `credential:NAME`: the URL is shown, and must not have it."""
     listen: str = "127.0.0.1:8470"
+    network: NetworkSettings = NetworkSettings()
+    rates: RateSettings = RateSettings()
     evidence: EvidenceSettings = EvidenceSettings()
     worker: WorkerSettings = WorkerSettings()
     budgets: BudgetSettings = BudgetSettings()

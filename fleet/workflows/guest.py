@@ -22,6 +22,7 @@ from validators.base import Ended
 from validators.guest.build import runner_zipapp
 
 STATE_LIMIT_BYTES = 64 << 10
+MANIFEST_LIMIT_BYTES = 32 << 10
 STALE_S = 10.0  # the runner's heart beats every half second
 _STREAMS_IN_FULL = 4  # how many streams of the largest size one poll may bring
 _VALIDATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -142,6 +143,10 @@ class GuestRun:
     def boot_id(self, deadline: Deadline) -> str:
         return _boot_id(self._ask(_BOOT, deadline, limit_bytes=256))
 
+    def image_manifest(self, deadline: Deadline) -> bytes:
+        """What the image says is in it; a manifest of more than 32 KiB is cut, and so is no JSON any more."""
+        return self._ask(_command(_MANIFEST, limit=MANIFEST_LIMIT_BYTES), deadline, limit_bytes=2 * MANIFEST_LIMIT_BYTES)
+
     def kernel_log(self, limit_bytes: int, deadline: Deadline) -> bytes:
         """The last `limit_bytes` of it. The guest has not been up for long: its ring buffer holds everything."""
         log = self._ask(_command(_KERNEL_LOG, limit=limit_bytes), deadline, limit_bytes=limit_bytes + 4096)
@@ -230,6 +235,8 @@ def _command(script: str, **variables: str | int) -> str:
 
 
 _BOOT = 'cat "${FLEET_ROOT:-}/proc/sys/kernel/random/boot_id"'
+
+_MANIFEST = 'head -c "$limit" "${FLEET_ROOT:-}/etc/fleet-image.json"'
 
 _START = 'cd "$home" && python3 -I -S runner.pyz start'
 

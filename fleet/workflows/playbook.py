@@ -152,10 +152,12 @@ class Playbook:
         return 60.0 + sum(max(step.deadline_s for step in stage) for stage in self.stages(machine))
 
     def proofs(self, image: Mapping[str, Any]) -> Mapping[str, str]:
-        """By check, a digest of what must have passed a machine of the SKU before it may condemn one: image, SKU file, the
-        code that measures and judges, and the plan's options, which say what is measured (a shorter NCCL run is slower).
-        The kernel log is judged also where the plan does not name it."""
-        shared = f"{image.get('digest')} {self.sku_sha256} {checks_sha256()}"
+        """By check, a digest of what must have passed a machine of the SKU before it may condemn one: image (as the settings
+        have it, and its files as seen on the host), SKU file, the code that measures and judges, and the plan's options,
+        which say what is measured (a shorter NCCL run is slower). The kernel log is judged also where the plan does not name
+        it."""
+        files = json.dumps(image.get("seen", {}), sort_keys=True)
+        shared = f"{image.get('digest')} {files} {self.sku_sha256} {checks_sha256()}"
         return {
             name: hashlib.sha256(f"{shared} {name} {json.dumps(options, sort_keys=True)}".encode()).hexdigest()
             for name in {*self.plan.names, "kernel_log"}

@@ -11,6 +11,7 @@ from fleet.engine.workflow import Next, Work
 from fleet.store import validations
 from fleet.workflows import host_evidence
 from fleet.workflows.record import Record, ended_early, fence, keep, tenant_on
+from fleet.workflows.test_image import image_on_host
 from fleet.workflows.world import World
 
 _SOON_S = 0.15  # between two looks at something that takes about a second
@@ -45,6 +46,10 @@ def preflight(world: World, work: Work, record: Record) -> Next:
         keep_look = keep(world, record, "host_inventory", "host_inventory", text)
         why = f"{len(bad)} devices do not answer on the host"
         return Next("settle", why, data={**data, "placed": False, "ended_by": why}, within=keep_look)
+    if world.hooks and not record.data.get("hooks_done"):
+        return Next("hooks", "asks the site's hooks", data=host_evidence.ANSWERED)
+    if (not_yet := image_on_host(world, work, record)) is not None:
+        return not_yet
     if record.vm is None:
         vm = world.make_test_vm(record.id, machine)
         store_look = keep(world, record, "host_inventory", "host_inventory", text)

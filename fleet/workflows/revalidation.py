@@ -1,8 +1,8 @@
 """The main job, phase by phase. Each handler looks at the world, does at most one act, and names the next phase.
 
-queued -> preflight -> place -> boot -> start -> checks -> collect -> teardown -> settle
+queued -> preflight (-> hooks -> preflight) -> place -> boot -> start -> checks -> collect -> teardown -> settle
 
-An abort, an error that persists, or a deadline in the first six leads into the last three: whatever was started is
+An abort, an error that persists, or a deadline before `collect` leads into the last three: whatever was started is
 cleaned up, whatever was measured is judged. The handlers up to `checks` are here; ``closing`` has the way out."""
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from fleet.core.model import TestVm
 from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.hypervisor.base import Placement
 from fleet.store import validations
-from fleet.workflows import begin, closing, following, preflight
+from fleet.workflows import begin, closing, following, hooks, preflight, test_image
 from fleet.workflows.guest import GuestError, GuestRun
 from fleet.workflows.record import Record, ended_early, fence
 from fleet.workflows.world import World
@@ -30,6 +30,7 @@ def workflow(world: World) -> Workflow:
     handlers: dict[str, Callable[[World, Work, Record], Next]] = {
         "queued": _queued,
         "preflight": preflight.preflight,
+        "hooks": hooks.hooks,
         "place": _place,
         "boot": _boot,
         "start": _start,
@@ -82,7 +83,7 @@ def _abort(world: World, work: Work, record: Record) -> Next:
     """Before a VM is placed nobody takes one down later: this is the last look. While checks run, what has ended in the
     guest is evidence, also of a failure."""
     phase = work.run.phase
-    data = preflight.last_look(world, record) if phase == "preflight" else {}
+    data = preflight.last_look(world, record) if phase in ("preflight", "hooks") else {}
     then = ended_early(record, phase, work.run.abort_reason or "aborted", data, by=work.run.abort_by)
     return replace(then, within=following.last_outputs(world, record)) if phase == "checks" else then
 
@@ -144,12 +145,13 @@ def _boot(world: World, work: Work, record: Record) -> Next:
 def _start(world: World, work: Work, record: Record) -> Next:
     guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
     plan = record.playbook.runner_plan(record.id, record.machine)
+    note_versions = test_image.noted_versions(guest, record.id, Deadline.after(world.policy.call_deadline_s))
     work.guard()
     try:
         guest.begin(plan, Deadline.after(world.policy.call_deadline_s))
     except GuestError as exc:  # it answered: no Python there, a full disk
         return ended_early(record, "start", f"the runner could not be started in the test VM: {exc}")
-    return Next("checks", "the checks are running", _SOON_S)
+    return Next("checks", "the checks are running", _SOON_S, within=note_versions)
 
 
 def _vm_gone(world: World, vm: TestVm) -> str | None:

@@ -7,7 +7,7 @@ from fleet.core.clock import Deadline
 from fleet.core.errors import Unreachable
 from fleet.core.model import DeviceState, Domain, Fence, HostView, Machine, SshTarget, TestVm
 from fleet.core.states import State
-from fleet.hypervisor.base import PlacementView
+from fleet.hypervisor.base import ImageView, PlacementView
 from fleet.hypervisor.test_vm import SECRETS, restore_test_vm
 from fleet.remote.base import Shell
 from fleet.store.database import Database
@@ -41,6 +41,7 @@ class Hosts:
     lost: set[str] = field(default_factory=set)  # PCI addresses that do not answer
     missing: set[str] = field(default_factory=set)  # PCI addresses at which there is nothing
     removed: list[tuple[str, str]] = field(default_factory=list)
+    image: ImageView = ImageView({"image": "0" * 64})
 
     def look(self, machine: Machine, deadline: Deadline) -> HostView:
         if machine.name in self.away:
@@ -48,6 +49,9 @@ class Hosts:
         states = {s.pci: DeviceState.ALL_ONES if s.pci in self.lost else DeviceState.ANSWERS for s in machine.slots}
         states |= dict.fromkeys(self.missing, DeviceState.MISSING)
         return HostView("boot-1", WALL, tuple(self.domains.get(machine.name, ())), states)
+
+    def read_image(self, machine: Machine, deadline: Deadline) -> ImageView:
+        return self.image
 
     def remove_domain(self, machine: Machine, uuid: str, validation: str, fence: Fence, deadline: Deadline) -> None:
         self.removed.append((machine.name, validation))
