@@ -82,6 +82,10 @@ class StoreBusy(StoreError):
     retryable = True
 
 
+class EvidenceFull(StoreError):
+    code = "evidence-full"
+
+
 class StoreUnconfirmed(StoreBusy):
     code = "store-unconfirmed"
     effect_unknown = True
