@@ -18,12 +18,45 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+_REFERENCE = r"^(file|env):.+$"
+
+
+class BucketSettings(Section):
+    """A bucket of an S3-compatible store. Its keys are references, read at each request; `ca` is a file of certificates to
+    trust instead of the system's. `prefix` keeps several sites in one bucket apart, and ends with a slash."""
+
+    endpoint: str = Field(pattern=r"^https?://[^/\s]+/?$")
+    bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
+    prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*/)*$")
+    region: str = "us-east-1"
+    access_key_ref: str = Field(pattern=_REFERENCE)
+    secret_key_ref: str = Field(pattern=_REFERENCE)
+    ca: Path | None = None
+
+
+class RetentionSettings(Section):
+    """How long raw outputs are kept after a verdict. Those that an open ticket names stay until it is closed; verdicts,
+    findings and numbers stay for ever."""
+
+    passed_days: PositiveFloat = 90
+    aborted_days: PositiveFloat = 180
+    failed_days: PositiveFloat = 730
+    round_s: PositiveFloat = 300
+
+
 class EvidenceSettings(Section):
-    """Raw outputs and logs of validations. `directory` None: `evidence` in the data directory."""
+    """Raw outputs and logs of validations, in a folder or, with `s3`, in a bucket. `directory` None: `evidence` in the data
+    directory. The limits are for one output, one log, all outputs of one test VM, and everything; `reserve_mib` of the
+    folder's file system stay free for the database."""
 
     directory: Path | None = None
+    s3: BucketSettings | None = None
     output_limit_mib: PositiveInt = Field(default=32, le=1024)
     log_limit_mib: PositiveInt = Field(default=1, le=64)
+    validation_limit_mib: PositiveInt = 512
+    total_limit_gib: PositiveFloat = 200
+    reserve_mib: PositiveInt = 512
+    retention: RetentionSettings = RetentionSettings()
 
 
 class WorkerSettings(Section):
@@ -75,7 +108,9 @@ class HypervisorSettings(Section):
 
     image: str = "/var/lib/fleet/images/test.qcow2"
     image_format: Literal["raw", "qcow2"] = "qcow2"
-    image_digest: str = Field(default="", pattern="^([0-9a-f]{64})?$")  # SHA-256 of the file; a host that has another places no VM
+    image_digest: str = Field(
+        default="", pattern="^([0-9a-f]{64})?$"
+    )  # SHA-256 of the file; a host that has another places no VM
     kernel: str | None = None
     initrd: str | None = None
     cmdline: str = "root=/dev/vda console=ttyS0"
