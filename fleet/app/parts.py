@@ -16,12 +16,13 @@ from fleet.engine.worker import Worker
 from fleet.hypervisor.libvirt import Libvirt
 from fleet.hypervisor.site import Flavor, ImageSpec, Site
 from fleet.hypervisor.test_vm import make_test_vm
+from fleet.remote import secrets
 from fleet.remote.ssh import SshPool
 from fleet.service.lab import LabControl
 from fleet.service.services import Services
 from fleet.settings import HypervisorSettings, Settings
 from fleet.store.database import Database
-from fleet.store.evidence import EvidenceFolder
+from fleet.store.evidence import EvidenceFolder, EvidenceStore
 from fleet.store.upgrade import upgrade
 from fleet.workflows import revalidation, sweep, vacancy
 from fleet.workflows.world import Policy, World
@@ -55,7 +56,16 @@ def _usual(directory: Path) -> URL:
 
 
 def services(settings: Settings, db: Database, image: dict[str, Any], lab: LabControl | None = None) -> Services:
-    return Services(db, evidence(settings), library(settings), settings.validation.default_plan, image, lab)
+    return Services(
+        db,
+        evidence(settings),
+        library(settings),
+        settings.validation.default_plan,
+        image,
+        lab,
+        two_person_rule=settings.site.two_person_rule,
+        approval_expires_s=settings.site.approval_expires_s,
+    )
 
 
 @contextmanager
@@ -66,6 +76,10 @@ def world(settings: Settings, db: Database, hypervisor: HypervisorSettings, imag
         **rules.model_dump(),
         output_limit_bytes=settings.evidence.output_limit_mib << 20,
         log_limit_bytes=settings.evidence.log_limit_mib << 20,
+        validation_limit_bytes=settings.evidence.validation_limit_mib << 20,
+        evidence_limit_bytes=int(settings.evidence.total_limit_gib * (1 << 30)),
+        keep_days=_keep_days(settings),
+        retention_s=settings.evidence.retention.round_s,
     )
     site = _site(hypervisor, start_deadline_s=int(rules.place_deadline_s))
     pool = SshPool()
@@ -112,9 +126,27 @@ def library(settings: Settings) -> Library:
     return found
 
 
-def evidence(settings: Settings) -> EvidenceFolder:
-    root = settings.evidence.directory or data_directory(settings) / "evidence"
-    return EvidenceFolder(root, settings.evidence.output_limit_mib << 20)
+def evidence(settings: Settings) -> EvidenceStore:
+    """Raises InvalidInput for keys of a bucket that cannot be had."""
+    rules = settings.evidence
+    limit = rules.output_limit_mib << 20
+    if (s3 := rules.s3) is None:
+        root = rules.directory or data_directory(settings) / "evidence"
+        return EvidenceFolder(root, limit, rules.reserve_mib << 20)
+    from fleet.store.evidence.bucket import EvidenceBucket, connect
+
+    def keys() -> tuple[str, str]:
+        access = secrets.resolve(s3.access_key_ref, "evidence.s3.access_key_ref")
+        return access.strip(), secrets.resolve(s3.secret_key_ref, "evidence.s3.secret_key_ref").strip()
+
+    keys()  # now, where somebody reads why the service does not start
+    client = connect(s3.endpoint, s3.region, keys, ca=s3.ca, connections=settings.worker.threads + 8)
+    return EvidenceBucket(client, s3.bucket, s3.prefix, limit)
+
+
+def _keep_days(settings: Settings) -> dict[str, float]:
+    days = settings.evidence.retention
+    return {"passed": days.passed_days, "aborted": days.aborted_days, "failed": days.failed_days}
 
 
 def image(hypervisor: HypervisorSettings) -> dict[str, Any]:

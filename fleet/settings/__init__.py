@@ -2,6 +2,6 @@
 sees this package: every part gets plain arguments."""
 
 from fleet.settings.load import load
-from fleet.settings.sections import HypervisorSettings, Settings
+from fleet.settings.sections import HypervisorSettings, NetworkSettings, Settings
 
-__all__ = ["HypervisorSettings", "Settings", "load"]
+__all__ = ["HypervisorSettings", "NetworkSettings", "Settings", "load"]

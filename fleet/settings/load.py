@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -80,14 +80,25 @@ def _refuse_unknown_sections(env: Mapping[str, str]) -> None:
 
 def _sentence(error: ErrorDetails, file: Path | None) -> str:
     keys = [str(part) for part in error["loc"]]
-    variable = PREFIX + "__".join(keys[:2]).upper()
-    where = variable if variable in os.environ or file is None else f"{file}: {'.'.join(keys)}"
+    variables = [PREFIX + "__".join(keys[:depth]).upper() for depth in range(len(keys), 0, -1)]
+    named = next((variable for variable in variables if variable in os.environ), variables[0] if file is None else None)
+    where = named or f"{file}: {'.'.join(keys)}"
     if error["type"] != "extra_forbidden":
         return f"{where}: {error['msg']}"
-    field = Settings.model_fields[keys[0]] if len(keys) > 1 else None
-    owner = Settings if field is None else field.annotation
-    assert isinstance(owner, type)
-    return f"{where}: unknown key{_near(keys[-1], owner)}"
+    return f"{where}: unknown key{_near(keys[-1], _section(keys[:-1]))}"
+
+
+def _section(keys: list[str]) -> type[BaseModel]:
+    """The model that the keys lead to, as far as they do: a list or a mapping in between is the end of the way."""
+    owner: type[BaseModel] = Settings
+    for key in keys:
+        field = owner.model_fields.get(key)
+        kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if inner is None:
+            break
+        owner = inner
+    return owner
 
 
 def _near(key: str, owner: type[BaseModel]) -> str:

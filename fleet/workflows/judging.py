@@ -8,7 +8,7 @@ import structlog
 import validators
 from fleet.core.errors import NotFound, StoreError
 from fleet.core.model import Machine
-from fleet.store.evidence import EvidenceFolder
+from fleet.store.evidence import EvidenceStore
 from fleet.store.tables import MeasurementRow
 from fleet.workflows.guest import GuestPoll
 from fleet.workflows.playbook import Playbook, check_of
@@ -25,7 +25,7 @@ COLLECTED = ("kernel_log.host",)
 """What the control plane reads for the plan's checks and a pass needs. Of guest and console one is enough (the judge)."""
 
 
-def read(row: MeasurementRow, evidence: EvidenceFolder) -> Measurement:
+def read(row: MeasurementRow, evidence: EvidenceStore) -> Measurement:
     """The stored measurement as the judges want it; undecodable bytes are shown as U+FFFD. Raises NotFound and StoreError
     where its files are gone, or are no longer what was measured."""
     text = {
@@ -75,7 +75,7 @@ def judge_check(
 
 def judge_all(
     rows: Sequence[MeasurementRow],
-    evidence: EvidenceFolder,
+    evidence: EvidenceStore,
     playbook: Playbook,
     machine: Machine,
     since: float,

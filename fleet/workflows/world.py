@@ -8,7 +8,7 @@ from fleet.core.model import Machine, TestVm
 from fleet.hooks.base import Hook
 from fleet.hypervisor.base import Hypervisor
 from fleet.store.database import Database
-from fleet.store.evidence import EvidenceFolder
+from fleet.store.evidence import EvidenceStore
 from playbooks.loader import Library
 
 
@@ -31,6 +31,10 @@ class Policy:
     host_look_s: float = 30.0  # how often, while checks run, the host is looked at for a tenant's domain
     output_limit_bytes: int = 32 << 20
     log_limit_bytes: int = 1 << 20
+    validation_limit_bytes: int = 512 << 20  # of what one test VM's checks print, all together
+    evidence_limit_bytes: int = 200 << 30  # of all evidence that is kept
+    keep_days: Mapping[str, float] = field(default_factory=lambda: {"passed": 90.0, "aborted": 180.0, "failed": 730.0})
+    retention_s: float = 300.0  # the round that measures the evidence store and drops what is old
     sweep_s: float = 300.0  # the reaper's round over all hosts
     host_patience: int = 5  # tries of a phase before an unreachable host ends the validation
 
@@ -40,7 +44,7 @@ class World:
     db: Database
     hypervisor: Hypervisor
     library: Library
-    evidence: EvidenceFolder
+    evidence: EvidenceStore
     make_test_vm: Callable[[str, Machine], TestVm]
     image: Mapping[str, Any] = field(default_factory=dict)  # digest, and versions of what is in it
     policy: Policy = Policy()

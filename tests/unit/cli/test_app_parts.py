@@ -26,3 +26,34 @@ def test_a_sites_own_playbook_hides_a_shipped_one(tmp_path):
     library = parts.library(load(None, {"playbooks": {"directories": [str(tmp_path)]}}))
     assert library.plan("standard").value.names == ("gpu_inventory",)
     assert "quick" in library.plan_names()
+
+
+S3 = {
+    "endpoint": "https://s3.internal",
+    "bucket": "fleet",
+    "access_key_ref": "env:S3_ACCESS",
+    "secret_key_ref": "file:KEY",
+}
+
+
+def test_a_bucket_is_reached_by_keys_that_are_references(tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text("s3cret\n")
+    monkeypatch.setenv("S3_ACCESS", "access")
+    store = parts.evidence(load(None, {"evidence": {"s3": {**S3, "secret_key_ref": f"file:{tmp_path / 'secret'}"}}}))
+    assert str(store) == "bucket fleet at https://s3.internal"
+    assert "s3cret" not in repr(store)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "evidence.s3.access_key_ref: env:S3_ACCESS: the service's environment has no such variable"),
+        ({"access_key_ref": "AKIAEXAMPLE"}, "FLEET_EVIDENCE__S3__ACCESS_KEY_REF: String should match"),
+        ({"endpoint": "s3.internal"}, "FLEET_EVIDENCE__S3__ENDPOINT: "),
+        ({"prefix": "no-slash"}, "FLEET_EVIDENCE__S3__PREFIX: "),
+        ({"buckett": "x"}, "FLEET_EVIDENCE__S3__BUCKETT: unknown key; did you mean bucket"),
+    ],
+)
+def test_a_bucket_that_cannot_be_right_is_named(change, said):
+    with pytest.raises(InvalidInput, match=said):
+        parts.evidence(load(None, {"evidence": {"s3": {**S3, **change}}}))
