@@ -5,15 +5,27 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from fleet.api import health, lab, machines, problem, site, tickets, validations
+from fleet.api import approvals, health, lab, machines, problem, site, tickets, validations
 from fleet.api.limits import Limits
+from fleet.api.trace import Trace
 from fleet.service.services import Services
 
-_ROUTERS = (health.router, machines.router, validations.router, tickets.router, site.router, lab.router)
+_ROUTERS = (
+    health.router,
+    machines.router,
+    validations.router,
+    tickets.router,
+    approvals.router,
+    site.router,
+    lab.router,
+)
 
 
-def create_app(services: Services, version: str = "0.1.0", limits: Limits | None = None) -> FastAPI:
-    """The ASGI application. It starts and owns nothing: the database and the worker are the caller's."""
+def create_app(
+    services: Services, version: str = "0.1.0", limits: Limits | None = None, open_metrics: bool = True
+) -> FastAPI:
+    """The ASGI application. It starts and owns nothing: the database and the worker are the caller's. `open_metrics`:
+    /metrics asks this machine itself for no token."""
     app = FastAPI(
         title="fleet",
         version=version,
@@ -24,11 +36,30 @@ def create_app(services: Services, version: str = "0.1.0", limits: Limits | None
     )
     app.state.services = services
     app.state.limits = limits or Limits()
+    app.state.open_metrics = open_metrics
     problem.install(app)
     for router in _ROUTERS:
         app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    _traced(app)
     return app
+
+
+def create_probes(services: Services) -> FastAPI:
+    """What a process without an API shows of itself: health and metrics."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.services = services
+    app.state.open_metrics = True
+    problem.install(app)
+    app.include_router(health.router)
+    _traced(app)
+    return app
+
+
+def _traced(app: FastAPI) -> None:
+    """Outside of everything: middleware that is added stands inside of what answers for a failure."""
+    inner = app.build_middleware_stack
+    app.build_middleware_stack = lambda: Trace(inner())  # type: ignore[method-assign]
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Starting the service: everything at once (`up`), or the API and the workers apart. Each ends what it started, in order."""
 
 import shlex
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -12,8 +13,8 @@ from typing import Any
 import structlog
 
 from fleet import profile
-from fleet.api.app import create_app
-from fleet.app import admin, listening, logs, parts, rack, signals, web
+from fleet.api.app import create_probes
+from fleet.app import admin, listening, logs, parts, rack, signals, supervisor, web
 from fleet.profile import Profile
 from fleet.settings import Settings, load
 from fleet.store import site
@@ -45,6 +46,7 @@ class Service:
 
     url: str
     token: str
+    ca: str | None
     profile: Path
     command: str
     log: Path | None
@@ -60,9 +62,10 @@ def up(
     settings = load(config, flags, LAB_RULES if lab else {})
     with signals.ending(), ExitStack() as stack:
         data = parts.data_directory(settings)
-        logs.start(settings.log.level, data / "fleet.log")
+        logs.start(settings.log.level, data / "fleet.log", settings.log.format)
         db = stack.enter_context(parts.database(settings, alone=True))
-        bound = stack.enter_context(listening.bind(settings.listen, insecure=insecure))
+        certificate = web.certificate(settings.network)
+        bound = stack.enter_context(listening.bind(settings.listen, tls=certificate is not None, insecure=insecure))
         hypervisor, control = settings.hypervisor, None
         if lab:
             manifest = stack.enter_context(rack.running(data / "lab", lab))
@@ -73,34 +76,47 @@ def up(
         _set_mode(db, settings)
         stack.enter_context(parts.working(settings, db, hypervisor, parts.image(hypervisor)))
         services = parts.services(settings, db, parts.image(hypervisor), control)
-        stack.enter_context(web.serving(create_app(services), bound))
-        then(_announced(db, listening.url(bound), data / "fleet.log", lab))
+        stack.enter_context(web.serving(web.api(settings, services), bound, settings.network, certificate))
+        service = _announced(db, settings, bound, data / "fleet.log", lab)
+        stack.enter_context(supervisor.told())
+        then(service)
         Event().wait()
 
 
 def serve(config: Path | None, flags: Mapping[str, Any], *, insecure: bool, then: Callable[[Service], None]) -> None:
     """The API alone; ends as `up` does."""
     settings = load(config, flags)
-    logs.start(settings.log.level)
+    logs.start(settings.log.level, form=settings.log.format)
     with signals.ending(), ExitStack() as stack:
         db = stack.enter_context(parts.database(settings, alone=False))
-        bound = stack.enter_context(listening.bind(settings.listen, insecure=insecure))
+        certificate = web.certificate(settings.network)
+        bound = stack.enter_context(listening.bind(settings.listen, tls=certificate is not None, insecure=insecure))
         _set_mode(db, settings)
         services = parts.services(settings, db, parts.image(settings.hypervisor))
-        stack.enter_context(web.serving(create_app(services), bound))
-        then(_announced(db, listening.url(bound), None, 0))
+        stack.enter_context(web.serving(web.api(settings, services), bound, settings.network, certificate))
+        service = _announced(db, settings, bound, None, 0)
+        stack.enter_context(supervisor.told())
+        then(service)
         Event().wait()
 
 
 def work(config: Path | None, flags: Mapping[str, Any]) -> None:
     """A worker alone; ends as `up` does."""
     settings = load(config, flags)
-    logs.start(settings.log.level)
-    with signals.ending(), parts.database(settings, alone=False) as db:
+    logs.start(settings.log.level, form=settings.log.format)
+    with signals.ending(), ExitStack() as stack:
+        db = stack.enter_context(parts.database(settings, alone=False))
         _set_mode(db, settings)
-        with parts.working(settings, db, settings.hypervisor, parts.image(settings.hypervisor)) as worker:
-            log.info("worker.up", worker=worker.name)
-            Event().wait()
+        image = parts.image(settings.hypervisor)
+        if settings.worker.listen is not None:
+            bound = stack.enter_context(listening.bind(settings.worker.listen, insecure=False))
+            stack.enter_context(
+                web.serving(create_probes(parts.services(settings, db, image)), bound, settings.network)
+            )
+        worker = stack.enter_context(parts.working(settings, db, settings.hypervisor, image))
+        stack.enter_context(supervisor.told())
+        log.info("worker.up", worker=worker.name)
+        Event().wait()
 
 
 def _set_mode(db: Database, settings: Settings) -> None:
@@ -109,14 +125,17 @@ def _set_mode(db: Database, settings: Settings) -> None:
             site.set_mode(session, settings.site.mode, admin.BY)
 
 
-def _announced(db: Database, url: str, log_file: Path | None, lab: int) -> Service:
+def _announced(db: Database, settings: Settings, bound: socket.socket, log_file: Path | None, lab: int) -> Service:
     """Write the profile of the user who started us: every later command finds the service by it."""
     file = profile.path()
     saved = profile.read(file)
     token = admin.token(db, None if saved is None else saved.token)
     if saved is not None and saved.token != token:
         file.replace(file.with_name(file.name + ".before"))  # it was of another service, whose token is nowhere else
-    profile.write(file, Profile(url, token))
+    network = settings.network
+    url = (network.url or listening.url(bound, tls=network.certificate is not None)).rstrip("/")
+    ca = str(network.ca.absolute()) if network.ca is not None else None
+    profile.write(file, Profile(url, token, ca))
     words = sys.argv[0]  # by a path, it is found from another terminal, which is elsewhere, by the whole of it
     command = shlex.quote(str(Path(words).absolute())) if "/" in words else "fleet"
-    return Service(url, token, file, command, log_file, lab)
+    return Service(url, token, ca, file, command, log_file, lab)

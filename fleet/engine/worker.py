@@ -2,16 +2,20 @@
 
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from fleet.core.errors import FleetError, LeaseLost, StoreBusy, StoreError
+from fleet.engine import meters
 from fleet.engine.claim import Budgets, claim, idle, let_go, put_back, save
 from fleet.engine.workflow import Next, Run, Work, Workflow
+from fleet.store import workers
 from fleet.store.database import Database
 
 log = structlog.get_logger(__name__)
@@ -40,7 +44,9 @@ class Worker:
         self.db, self.lease_s, self.poll_s, self.budgets = db, lease_s, poll_s, budgets
         self.workflows: Mapping[str, Workflow] = {w.kind: w for w in workflows}
         self.name = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self.threads = threads
         self.before_step = before_step  # tests: crash here
+        self._beat_at = 0.0
         self._stop, self._kick = threading.Event(), threading.Event()
         self._free = threading.Semaphore(threads)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="step")
@@ -55,30 +61,43 @@ class Worker:
         self._kick.set()
 
     def stop(self, timeout_s: float = 30.0) -> None:
-        """Take nothing new, let running handlers end."""
+        """Take nothing new, let running handlers end and save what they answer, give back every lease."""
         self._stop.set()
         self._kick.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
         self._pool.shutdown(wait=True)
+        with suppress(StoreError), self.db.begin() as session:
+            workers.leave(session, self.name)
 
     def loop(self) -> None:
-        while self._free.acquire() and not self._stop.is_set():
-            pause_s = self.poll_s
+        while not self._stop.is_set():
+            room, run, pause_s = self._free.acquire(timeout=workers.BEAT_S), None, self.poll_s
             try:
-                run = None if idle(self.db, self.workflows) else self._claim()
+                self._beat()
+                if room and not idle(self.db, self.workflows):
+                    run = self._claim()
             except StoreError as exc:
+                meters.STORE_ERRORS.inc()
                 log.warning("worker.store", error=str(exc))
-                run, pause_s = None, STORE_PAUSE_S
+                pause_s = STORE_PAUSE_S
             except Exception:  # the loop outlives whatever the database throws at it
                 log.exception("worker.claim")
-                run, pause_s = None, STORE_PAUSE_S
-            if run is None:
+                pause_s = STORE_PAUSE_S
+            if run is not None:
+                self._pool.submit(self._work, run)
+            elif room:
                 self._free.release()
                 self._kick.wait(pause_s)
                 self._kick.clear()
-                continue
-            self._pool.submit(self._work, run)
+
+    def _beat(self) -> None:
+        """From the loop itself: a loop that hangs is not up, whatever other threads say."""
+        if time.monotonic() < self._beat_at:
+            return
+        with self.db.begin() as session:
+            workers.beat(session, self.name, self.threads)
+        self._beat_at = time.monotonic() + workers.BEAT_S
 
     def step(self) -> bool:
         """Claim one run and advance it as far as it goes now, in this thread; False when nothing is due."""
@@ -93,7 +112,11 @@ class Worker:
 
     def _work(self, run: Run) -> None:
         try:
-            self.advance(run)
+            with bound_contextvars(**_named(run)):
+                self.advance(run)
+        except StoreError as exc:  # who takes the run up, once its lease is over, looks at what is true then
+            meters.STORE_ERRORS.inc()
+            log.warning("worker.store", run=run.id, error=str(exc))
         except Exception:  # a pool thread has nobody above it to tell
             log.exception("worker.step", run=run.id)
         finally:
@@ -107,8 +130,10 @@ class Worker:
             self.before_step(run)
             work = Work(self.db, run, self.lease_s)
             try:
-                run = self._step(workflow, work)
+                with meters.STEP_S.labels(run.kind).time():
+                    run = self._step(workflow, work)
             except LeaseLost as exc:
+                _count(work.run, "lease_lost")
                 log.info("worker.lease_lost", run=work.run.id, phase=work.run.phase, error=str(exc))
                 return
         if run is not None:
@@ -117,7 +142,9 @@ class Worker:
 
     def _step(self, workflow: Workflow, work: Work) -> Run | None:
         try:
-            return save(self.db, workflow, work.run, self._decide(workflow, work), self.lease_s)
+            following = save(self.db, workflow, work.run, self._decide(workflow, work), self.lease_s)
+            _count(work.run, "done")
+            return following
         except LeaseLost:
             raise
         except Exception as exc:  # whatever a handler raises keeps the phase and counts
@@ -132,14 +159,27 @@ class Worker:
     def _failed(self, workflow: Workflow, work: Work, exc: Exception) -> Run | None:
         run, phase = work.run, workflow.phases[work.run.phase]
         known = isinstance(exc, FleetError)
+        _count(run, "store" if isinstance(exc, StoreBusy) else "error")
         log.warning(
             "worker.handler", run=run.id, phase=run.phase, attempt=run.attempts + 1, error=str(exc), exc_info=not known
         )
         if run.attempts + 1 >= phase.max_attempts and not isinstance(exc, StoreBusy):
             try:
-                return save(self.db, workflow, run, workflow.give_up(work, exc), self.lease_s)
+                following = save(self.db, workflow, run, workflow.give_up(work, exc), self.lease_s)
+                _count(run, "gave_up")
+                return following
             except Exception as unable:  # giving up looks at the world and writes: it can fail like any handler
                 log.warning("worker.give_up", run=run.id, phase=run.phase, error=str(unable))
                 exc = unable
         put_back(self.db, run, exc, min(MAX_BACKOFF_S, phase.backoff_s * 2 ** min(run.attempts, 10)))
         return None
+
+
+def _named(run: Run) -> dict[str, object]:
+    """What every line logged at this work carries. The record that a run works on is of the run's kind, so that a line of
+    a validation names it as `validation`."""
+    return {"run": run.id, "kind": run.kind, "subject": run.subject, **({run.kind: run.ref} if run.ref else {})}
+
+
+def _count(run: Run, outcome: str) -> None:
+    meters.STEPS.labels(run.kind, run.phase, outcome).inc()

@@ -109,6 +109,16 @@ class RunRow(Base):
     )
 
 
+class WorkerRow(Base):
+    """A worker process that is up, by its own word. What it holds is on the runs; this is for health and metrics."""
+
+    __tablename__ = "worker"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    threads: Mapped[int]
+    started_at: Mapped[float]
+    seen_at: Mapped[float]
+
+
 class ValidationRow(Base):
     __tablename__ = "validation"
     id: Mapped[str] = mapped_column(primary_key=True)

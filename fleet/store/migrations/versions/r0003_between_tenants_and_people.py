@@ -13,6 +13,13 @@ depends_on = None
 def upgrade() -> None:
     _notices()
     op.create_table(
+        "worker",
+        sa.Column("name", sa.String(), primary_key=True),
+        sa.Column("threads", sa.Integer(), nullable=False),
+        sa.Column("started_at", sa.Double(), nullable=False),
+        sa.Column("seen_at", sa.Double(), nullable=False),
+    )
+    op.create_table(
         "inspection",
         sa.Column("id", sa.String(), primary_key=True),
         sa.Column("run", sa.Integer(), sa.ForeignKey("run.id"), nullable=False, unique=True),
