@@ -18,7 +18,7 @@ from fleet.api.limits import Limits
 from fleet.api.problem import Unreadable
 from fleet.core.errors import InvalidInput, Unauthenticated
 from fleet.service import writing
-from fleet.service.access import Action, Permit, admit
+from fleet.service.access import Action, Permit, admit, check_bound
 from fleet.service.document import document
 from fleet.service.listing import Json
 from fleet.service.services import Services
@@ -67,6 +67,7 @@ async def _admitted(request: Request, services: Services, action: Action) -> Per
             token,
             action,
             source=source,
+            strangers=services.strangers,
             target=f"{request.method} {quote(request.scope['path'])}",
             machine=machine if machine and _NAME.fullmatch(machine) else None,
         )
@@ -98,13 +99,14 @@ class Gate(APIRoute):
             permit = await _admitted(request, services, action)
             _check_query(request, asked)
             if request.method == "GET":
+                await run_in_threadpool(check_bound, services.db, permit)
                 request.state.call = Call(services, permit)
                 return await handle(request)
             body = await read_body(request, BODY_LIMIT_BYTES.get(action, DEFAULT_BODY_LIMIT_BYTES))
             said = parse(body, request.headers.get("content-type")) if body else None
-            request.state.call = Call(
-                services, permit.about(_machine_in(said)), _key(request, permit, body), _start(body)
-            )
+            permit = permit.about(_machine_in(said))
+            await run_in_threadpool(check_bound, services.db, permit)
+            request.state.call = Call(services, permit, _key(request, permit, body), _start(body))
             return await handle(Request(request.scope, _replay(body)))
 
         return admitted

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Response
 from fleet.api.gate import Admitted, Gate
 from fleet.api.parameters import MachinePath, OfMachine, Part
 from fleet.core.states import State
-from fleet.service import machines
+from fleet.service import approvals, machines
 from fleet.service.access import Action
 from fleet.service.body import Nothing
 from fleet.service.machine_record import NewMachine
@@ -50,7 +50,7 @@ def withdraw_machine(call: Admitted, machine: MachinePath, body: machines.Reason
 
 @router.post("/{machine}/retire", name=Action.MACHINE_RETIRE)
 def retire_machine(call: Admitted, machine: MachinePath, body: machines.Reason) -> Response:
-    return call.write(machines.retire, machine, body)
+    return call.write(approvals.act, call.services, machine, body)
 
 
 @router.post("/{machine}/claim", name=Action.MACHINE_CLAIM)
@@ -60,4 +60,4 @@ def claim_machine(call: Admitted, machine: MachinePath, body: machines.Claim) ->
 
 @router.post("/{machine}/override", name=Action.MACHINE_OVERRIDE)
 def override_machine(call: Admitted, machine: MachinePath, body: machines.Override) -> Response:
-    return call.write(machines.override, machine, body)
+    return call.write(approvals.act, call.services, machine, body)

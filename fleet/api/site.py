@@ -1,10 +1,12 @@
 """Events in, and what concerns the whole site: its switches, what waits for people, who did what, tokens."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
 
 from fleet.api.gate import Admitted, Gate
-from fleet.api.parameters import OfMachine, Part, RecordPath
-from fleet.service import attention, audit, events, site, tokens
+from fleet.api.parameters import OfMachine, Part, RecordPath, Time
+from fleet.service import approvals, attention, audit, events, site, tokens
 from fleet.service.access import Action
 from fleet.service.body import Nothing
 
@@ -18,7 +20,7 @@ def report_event(call: Admitted, body: events.NewEvent) -> Response:
 
 @router.get("/site", name=Action.READ)
 def show_site(call: Admitted) -> Response:
-    return call.read(site.show)
+    return call.read(site.show, call.services.two_person_rule)
 
 
 @router.post("/pause", name=Action.SITE_PAUSE)
@@ -27,13 +29,29 @@ def pause_site(call: Admitted, body: site.Pause) -> Response:
 
 
 @router.post("/resume", name=Action.SITE_RESUME)
-def resume_site(call: Admitted, body: Nothing | None = None) -> Response:
-    return call.write(site.resume)
+def resume_site(call: Admitted, body: site.Resume | None = None) -> Response:
+    return call.write(approvals.act, call.services, "site", body or site.Resume())
+
+
+@router.post("/site/mode", name=Action.SITE_MODE)
+def set_site_mode(call: Admitted, body: site.Mode) -> Response:
+    return call.write(site.set_mode, body)
 
 
 @router.get("/attention", name=Action.READ)
-def list_attention(call: Admitted, part: Part, machine: OfMachine = None) -> Response:
-    return call.read(attention.listed, part, machine)
+def list_attention(
+    call: Admitted,
+    part: Part,
+    machine: OfMachine = None,
+    kind: Annotated[str | None, Query(max_length=100)] = None,
+    state: attention.Standing = "open",
+) -> Response:
+    return call.read(attention.listed, part, machine, kind, state)
+
+
+@router.get("/attention/{attention_id}", name=Action.READ)
+def show_attention(call: Admitted, attention_id: RecordPath) -> Response:
+    return call.read(attention.show, attention_id)
 
 
 @router.post("/attention/{attention_id}/resolve", name=Action.ATTENTION_RESOLVE)
@@ -41,9 +59,25 @@ def resolve_attention(call: Admitted, attention_id: RecordPath, body: attention.
     return call.write(attention.resolve, attention_id, body or attention.Resolution())
 
 
+def _audit_filter(
+    machine: OfMachine = None,
+    actor: Annotated[str | None, Query(max_length=300)] = None,
+    action: Annotated[str | None, Query(pattern=r"^[a-z._]{1,64}$")] = None,
+    allowed: bool | None = None,
+    since: Time = None,
+    until: Time = None,
+) -> audit.Filter:
+    return audit.Filter(machine, actor, action, allowed, since, until)
+
+
 @router.get("/audit", name=Action.AUDIT_READ)
-def list_audit(call: Admitted, part: Part, machine: OfMachine = None) -> Response:
-    return call.read(audit.listed, part, machine)
+def list_audit(
+    call: Admitted,
+    part: Part,
+    wanted: Annotated[audit.Filter, Depends(_audit_filter)],
+    order: audit.Order = "newest",
+) -> Response:
+    return call.read(audit.listed, part, wanted, order)
 
 
 @router.get("/tokens", name=Action.TOKEN_LIST)

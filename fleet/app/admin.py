@@ -21,7 +21,7 @@ def token(db: Database, known: str | None) -> str:
     if (first := ensure_first_token(db)) is not None:
         return first
     with db.begin() as session:
-        row, made = tokens.create(session, f"admin-{_login()}", Role.ADMIN)
+        row, made = tokens.create(session, f"admin-{_login()}", Role.ADMIN, by=BY.actor)
         audit.write(session, BY, "token.created", object_=row.id, detail={"role": row.role})
         return made
 

@@ -83,14 +83,17 @@ class Client:
     ) -> Json:
         """`{items, next}`: everything, or one page of `limit` rows from `cursor` on."""
         asked = {**(params or {}), "limit": limit or _PAGE, "cursor": cursor}
-        page = self._page(path, asked)
         if limit is not None:
-            return page
-        items: list[Any] = [*page["items"]]
+            return self._page(path, asked)
+        return {"items": [row for page in self.pages(path, asked) for row in page["items"]], "next": None}
+
+    def pages(self, path: str, params: Params | None = None) -> Iterator[Json]:
+        """A long list page by page, so that it never is in memory as a whole."""
+        page = self._page(path, {"limit": _PAGE, **(params or {})})
+        yield page
         while page.get("next"):
-            page = self._page(path, {**asked, "cursor": str(page["next"])})
-            items += page["items"]
-        return {"items": items, "next": None}
+            page = self._page(path, {"limit": _PAGE, **(params or {}), "cursor": str(page["next"])})
+            yield page
 
     def _page(self, path: str, params: Params) -> Json:
         page = self.get(path, params)

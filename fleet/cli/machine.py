@@ -5,13 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.cli import session
-from fleet.cli.exits import CommandError
+from fleet.cli import approval, duration, follow, session
+from fleet.cli.exits import CommandError, Exit
 from fleet.cli.output import Column, Row, print_details, print_table, say, time
 
 app = session.noun("Machines of the fleet.")
 
 Name = Annotated[str, typer.Argument(metavar="MACHINE")]
+
+Instance = Annotated[str, typer.Option("--instance", metavar="ID", help="The tenant's VM.")]
 
 COLUMNS: tuple[Column, ...] = (
     ("NAME", "name"),
@@ -152,13 +154,11 @@ def hold(
         bool, typer.Option("--lock-power", help="Nothing may switch its power: hands inside.")
     ] = False,
     abort: Annotated[bool, typer.Option("--abort", help="End a running validation too; it goes on otherwise.")] = False,
-    expires_in_s: Annotated[
-        int | None, typer.Option("--expires-in-s", min=1, help="Seconds; never if left out.")
-    ] = None,
+    expires: duration.Expires = None,
 ) -> None:
     """Stop automation on a machine: nothing starts by itself, and it cannot be claimed."""
     body: dict[str, Any] = {"reason": reason, "lock_power": lock_power, "abort": abort}
-    _change(context, machine, "hold", body | ({"expires_in_s": expires_in_s} if expires_in_s else {}), "is held")
+    _change(context, machine, "hold", body | ({"expires_in_s": expires} if expires else {}), "is held")
 
 
 @app.command()
@@ -174,9 +174,42 @@ def withdraw(context: typer.Context, machine: Name, reason: session.Reason) -> N
 
 
 @app.command()
-def retire(context: typer.Context, machine: Name, reason: session.Reason) -> None:
+def retire(context: typer.Context, machine: Name, reason: session.Reason) -> int:
     """Take a machine out of the fleet for good. Refused while a validation is open."""
-    _change(context, machine, "retire", {"reason": reason}, "is retired")
+    here = session.of(context)
+    with here.connect() as client:
+        done = client.post(f"/v1/machines/{session.segment(machine)}/retire", {"reason": reason})
+    return approval.answer_act(here, done, f"{machine} is retired.")
+
+
+@app.command()
+def claim(context: typer.Context, machine: Name, instance: Instance) -> None:
+    """Take an available machine for a tenant's instance: what the scheduler does before it places one."""
+    _change(context, machine, "claim", {"instance": instance}, f"is allocated to {instance}")
+
+
+@app.command()
+def override(
+    context: typer.Context,
+    machine: Name,
+    instance: Instance,
+    reason: session.Reason,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for a validation that is ended first.")] = False,
+) -> int:
+    """Give a machine that is out of the pool to a tenant all the same. A running validation is ended first."""
+    here, path = session.of(context), f"/v1/machines/{session.segment(machine)}"
+    with here.connect() as client:
+        done = client.post(f"{path}/override", {"instance": instance, "reason": reason})
+        while wait and done.get("open_validation"):
+            ending = done["open_validation"]
+            follow.until_settled(client, client.get(f"/v1/validations/{session.segment(ending)}"), quiet=here.json)
+            done = client.post(f"{path}/override", {"instance": instance, "reason": reason})
+    if ending := done.get("open_validation"):
+        here.answer(
+            done, lambda: say(f"Validation {ending} is being ended; say it again when it is over, or use --wait.")
+        )
+        return Exit.NOT_SETTLED
+    return approval.answer_act(here, done, f"{machine} is allocated to {instance}, which nothing has validated it for.")
 
 
 def _change(context: typer.Context, machine: str, verb: str, body: dict[str, Any], said: str) -> None:

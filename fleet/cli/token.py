@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli import session
+from fleet.cli import duration, session
 from fleet.cli.output import Column, complain, say, time
 
 app = session.noun("API tokens. The service keeps a hash only: a token is shown once, when it is made.")
@@ -15,8 +15,12 @@ COLUMNS: tuple[Column, ...] = (
     ("ID", "id"),
     ("NAME", "name"),
     ("ROLE", "role"),
+    ("MACHINE", "machine"),
     ("CREATED", lambda row: time(row.get("created_at"))),
+    ("BY", "created_by"),
     ("EXPIRES", lambda row: time(row.get("expires_at")) or "never"),
+    ("LAST USED", lambda row: time(row.get("last_used_at")) or "never"),
+    ("FROM", "last_used_from"),
     ("REVOKED", lambda row: time(row.get("revoked_at"))),
 )
 
@@ -26,13 +30,15 @@ def create(
     context: typer.Context,
     name: Annotated[str, typer.Option("--name", help="Who it is for; the actor in audit entries.")],
     role: Annotated[str, typer.Option("--role", help=ROLES)],
-    expires_in_s: Annotated[
-        int | None, typer.Option("--expires-in-s", min=1, help="Seconds; never if left out.")
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="NAME", help="The one that an agent speaks for; agents only.")
     ] = None,
+    expires: duration.Expires = None,
 ) -> None:
     """Make a token and print it, this once."""
     here = session.of(context)
-    body = {"name": name, "role": role} | ({"expires_in_s": expires_in_s} if expires_in_s else {})
+    said = {"name": name, "role": role, "machine": machine, "expires_in_s": expires}
+    body = {key: value for key, value in said.items() if value is not None}
     with here.connect() as client:
         made = client.post("/v1/tokens", body)
     here.answer(made, lambda: say(str(made["token"])))

@@ -1,5 +1,7 @@
 """What waits for a person."""
 
+from typing import Literal
+
 from sqlalchemy.orm import Session
 
 from fleet.service.access import Permit
@@ -15,10 +17,24 @@ class Resolution(Body):
     note: Sentence | None = None
 
 
-def listed(session: Session, window: Window, machine: str | None = None) -> Json:
-    """Open records, the longest waiting first."""
-    after = window.after("attention", float, str)
-    return listing("attention", attention.listed(session, machine=machine, after=after, limit=window.limit), _view)
+Standing = Literal["open", "resolved"]
+
+
+def listed(
+    session: Session,
+    window: Window,
+    machine: str | None = None,
+    kind: str | None = None,
+    state: Standing = "open",
+) -> Json:
+    """Open records unless the resolved ones are asked for, the longest waiting first."""
+    after, resolved = window.after("attention", float, str), state == "resolved"
+    page = attention.listed(session, machine=machine, kind=kind, resolved=resolved, after=after, limit=window.limit)
+    return listing("attention", page, _view)
+
+
+def show(session: Session, id_: str) -> Json:
+    return _view(attention.get(session, id_))
 
 
 def resolve(session: Session, permit: Permit, id_: str, order: Resolution) -> Answer:
@@ -32,6 +48,7 @@ def _view(row: AttentionRow) -> Json:
     return {
         "id": row.id,
         "kind": row.kind,
+        "state": "open" if row.resolved_at is None else "resolved",
         "machine": row.machine,
         "subject": row.subject,
         "reason": row.reason,

@@ -1,17 +1,25 @@
 """Who did what, when and from where."""
 
+from typing import Literal
+
 from sqlalchemy.orm import Session
 
 from fleet.service.listing import Json, Window, listing
 from fleet.service.times import stamp
 from fleet.store import audit
+from fleet.store.audit import Filter
 from fleet.store.tables import AuditRow
 
+Order = Literal["newest", "oldest"]
 
-def listed(session: Session, window: Window, machine: str | None = None) -> Json:
-    """Newest first."""
-    after = window.after("audit", int)
-    return listing("audit", audit.listed(session, machine=machine, after=after, limit=window.limit), _view)
+__all__ = ["Filter", "Order", "listed"]
+
+
+def listed(session: Session, window: Window, wanted: Filter = Filter(), order: Order = "newest") -> Json:
+    """`order` is what comes first."""
+    after, oldest_first = window.after("audit", int), order == "oldest"
+    page = audit.listed(session, wanted, oldest_first=oldest_first, after=after, limit=window.limit)
+    return listing("audit", page, _view)
 
 
 def _view(row: AuditRow) -> Json:

@@ -27,13 +27,17 @@ def need(session: Session, kind: str, subject: str, *, machine: str | None, reas
     row.machine, row.reason, row.next_step = machine, reason, next_step
 
 
-def settle(session: Session, by: str, *, machine: str | None = None, kind: str | None = None) -> None:
+def settle(
+    session: Session, by: str, *, machine: str | None = None, kind: str | None = None, subject: str | None = None
+) -> None:
     """Close open records that have come to their end by themselves, such as a machine's when it passed."""
     wanted: list[sa.ColumnElement[bool]] = [AttentionRow.resolved_at.is_(None)]
     if machine is not None:
         wanted.append(AttentionRow.machine == machine)
     if kind is not None:
         wanted.append(AttentionRow.kind == kind)
+    if subject is not None:
+        wanted.append(AttentionRow.subject == subject)
     session.execute(sa.update(AttentionRow).where(*wanted).values(resolved_at=db_now(), resolved_by=by))
 
 
@@ -48,11 +52,28 @@ def resolve(session: Session, id_: str, by: str) -> AttentionRow:
     return row
 
 
+def get(session: Session, id_: str) -> AttentionRow:
+    """Raises NotFound."""
+    row = session.get(AttentionRow, id_)
+    if row is None:
+        raise NotFound(f"there is no attention record {id_!r}; `fleet attention list` shows the open ones")
+    return row
+
+
 def listed(
-    session: Session, *, machine: str | None = None, after: list[Any] | None = None, limit: int = 100
+    session: Session,
+    *,
+    machine: str | None = None,
+    kind: str | None = None,
+    resolved: bool = False,
+    after: list[Any] | None = None,
+    limit: int = 100,
 ) -> Page[AttentionRow]:
-    """Open records, the longest waiting first."""
-    wanted = sa.select(AttentionRow).where(AttentionRow.resolved_at.is_(None))
+    """Open records, or the resolved ones, those that began first before the others."""
+    ended = AttentionRow.resolved_at
+    wanted = sa.select(AttentionRow).where(ended.is_not(None) if resolved else ended.is_(None))
     if machine is not None:
         wanted = wanted.where(AttentionRow.machine == machine)
+    if kind is not None:
+        wanted = wanted.where(AttentionRow.kind == kind)
     return page(session, wanted, (AttentionRow.since, AttentionRow.id), after, limit)

@@ -45,11 +45,42 @@ def write(
     )
 
 
+@dataclass(frozen=True)
+class Filter:
+    """Which entries are wanted; None leaves all in. `since` and `until` are seconds since the epoch. `action` is a whole
+    one, or the start of some with its dot (`machine.`)."""
+
+    machine: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    allowed: bool | None = None
+    since: float | None = None
+    until: float | None = None
+
+
 def listed(
-    session: Session, *, machine: str | None = None, after: list[Any] | None = None, limit: int = 100
+    session: Session,
+    wanted: Filter = Filter(),
+    *,
+    oldest_first: bool = False,
+    after: list[Any] | None = None,
+    limit: int = 100,
 ) -> Page[AuditRow]:
-    """Newest first."""
-    wanted = sa.select(AuditRow)
-    if machine is not None:
-        wanted = wanted.where(AuditRow.machine == machine)
-    return page(session, wanted, (AuditRow.id,), after, limit, newest_first=True)
+    query = sa.select(AuditRow)
+    for column, value in (
+        (AuditRow.machine, wanted.machine),
+        (AuditRow.actor, wanted.actor),
+        (AuditRow.allowed, wanted.allowed),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.action is not None:
+        starts = wanted.action.endswith(".")
+        query = query.where(
+            AuditRow.action.startswith(wanted.action, autoescape=True) if starts else AuditRow.action == wanted.action
+        )
+    if wanted.since is not None:
+        query = query.where(AuditRow.at >= wanted.since)
+    if wanted.until is not None:
+        query = query.where(AuditRow.at < wanted.until)
+    return page(session, query, (AuditRow.id,), after, limit, newest_first=not oldest_first)

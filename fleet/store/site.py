@@ -32,10 +32,10 @@ def get_paused(session: Session) -> dict[str, Any] | None:
     return None if row is None else row.paused
 
 
-def set_mode(session: Session, mode: str, by: By) -> None:
+def set_mode(session: Session, mode: str, by: By, reason: str | None = None) -> None:
     row = get(session)
     if row.mode != mode:
-        audit.write(session, by, "site.mode", detail={"was": row.mode, "now": mode})
+        audit.write(session, by, "site.mode", detail={"was": row.mode, "now": mode, "reason": reason})
         row.mode = mode
 
 
@@ -49,12 +49,12 @@ def pause(session: Session, reason: str, by: By) -> dict[str, Any]:
     return dict(row.paused)
 
 
-def resume(session: Session, by: By) -> None:
+def resume(session: Session, by: By, reason: str | None = None) -> None:
     """Raises Refused when it is not paused."""
     row = get(session)
     if row.paused is None:
         raise Refused("the fleet is not paused")
-    audit.write(session, by, "site.resumed", detail=dict(row.paused))
+    audit.write(session, by, "site.resumed", detail={"pause": dict(row.paused), "reason": reason})
     row.paused = None
 
 

@@ -16,7 +16,19 @@ from fleet.store.tables import TokenRow
 PREFIX = "flt_"  # lets secret scanners find a token that was committed or pasted somewhere
 
 
-def create(session: Session, name: str, role: str, expires_in_s: float | None = None) -> tuple[TokenRow, str]:
+_USED_EVERY_S = 60.0
+"""How exact `last_used_at` is: only after this long a use is written down again, since most requests only read."""
+
+
+def create(
+    session: Session,
+    name: str,
+    role: str,
+    expires_in_s: float | None = None,
+    *,
+    machine: str | None = None,
+    by: str | None = None,
+) -> tuple[TokenRow, str]:
     """A new row and its token, which is shown this once and never again."""
     token = PREFIX + secrets.token_urlsafe(32)
     now = session.scalar(sa.select(db_now())) or 0.0
@@ -24,6 +36,8 @@ def create(session: Session, name: str, role: str, expires_in_s: float | None = 
         id=new_id("tok"),
         name=name,
         role=role,
+        machine=machine,
+        created_by=by,
         secret_sha256=_digest(token),
         created_at=now,
         expires_at=None if expires_in_s is None else now + expires_in_s,
@@ -39,8 +53,30 @@ def find(session: Session, token: str) -> tuple[TokenRow | None, bool]:
     row = session.scalar(sa.select(TokenRow).where(TokenRow.secret_sha256 == _digest(token)))
     if row is None:
         return None, False
+    return row, is_valid(session, row)
+
+
+def get(session: Session, id_: str) -> TokenRow:
+    """Raises NotFound."""
+    row = session.get(TokenRow, id_)
+    if row is None:
+        raise NotFound(f"there is no token {id_!r}; `fleet token list` shows all")
+    return row
+
+
+def is_valid(session: Session, row: TokenRow) -> bool:
     now = session.scalar(sa.select(db_now())) or 0.0
-    return row, row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
+    return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
+
+
+def is_use_due(session: Session, row: TokenRow) -> bool:
+    """Is what the row says of its last use too old to be left as it is? Only reads."""
+    now = session.scalar(sa.select(db_now())) or 0.0
+    return row.last_used_at is None or now - row.last_used_at >= _USED_EVERY_S
+
+
+def used(session: Session, id_: str, source: str | None) -> None:
+    session.execute(sa.update(TokenRow).where(TokenRow.id == id_).values(last_used_at=db_now(), last_used_from=source))
 
 
 def any_valid_admin(session: Session) -> bool:
@@ -53,7 +89,7 @@ def revoke(session: Session, id_: str) -> TokenRow:
     """Raises NotFound, Refused."""
     row = session.get(TokenRow, id_, with_for_update=True)
     if row is None:
-        raise NotFound(f"there is no token {id_!r}")
+        raise NotFound(f"there is no token {id_!r}; `fleet token list` shows all")
     if row.revoked_at is not None:
         raise Refused(f"token {id_} ({row.name}) is already revoked")
     row.revoked_at = session.scalar(sa.select(db_now()))

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from fleet.api.app import create_app
+from fleet.api.limits import Limits, Rates
 from fleet.core.errors import NotFound
 from fleet.core.model import Machine
 from fleet.service.access import Role
@@ -19,6 +20,8 @@ from fleet.store.evidence import EvidenceFolder
 from playbooks.loader import Library
 
 LOOPBACK = ("127.0.0.1", 50000)
+PATIENT = Rates(failed_logins=100_000)
+"""Tests of refusals are refused more often than anybody should be."""
 
 
 class Rack:
@@ -50,7 +53,8 @@ class Api:
 
     def __init__(self, services: Services, client: tuple[str, int] = LOOPBACK) -> None:
         self.services, self.db = services, services.db
-        self.http = TestClient(create_app(services), raise_server_exceptions=False, client=client)
+        app = create_app(services, limits=Limits(PATIENT))
+        self.http = TestClient(app, raise_server_exceptions=False, client=client)
         self._tokens = {role: self.token(role) for role in Role}
         self._keys = itertools.count(1)
 

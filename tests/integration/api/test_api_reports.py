@@ -127,7 +127,12 @@ def test_attention_is_resolved_once_by_somebody(api: Any) -> None:
 
 
 def test_pause_and_resume(api: Any) -> None:
-    assert api.get("/v1/site") == {"id": "site", "mode": "observe", "paused": None}
+    assert api.get("/v1/site") == {
+        "id": "site",
+        "mode": "observe",
+        "paused": None,
+        "two_person_rule": False,
+    }
     paused = api.post("/v1/pause", {"reason": "power works"}, role=Role.OPERATOR)["paused"]
     assert (paused["by"], paused["reason"]) == ("operator-test", "power works")
     assert "paused already by operator-test" in api.post("/v1/pause", {"reason": "me too"}, 409)["detail"]
