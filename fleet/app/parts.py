@@ -13,6 +13,7 @@ from fleet.app import lock
 from fleet.core.errors import InvalidInput
 from fleet.engine.claim import Budgets, release_leases
 from fleet.engine.worker import Worker
+from fleet.hypervisor.inspector import Inspector
 from fleet.hypervisor.libvirt import Libvirt
 from fleet.hypervisor.site import Flavor, ImageSpec, Site
 from fleet.hypervisor.test_vm import make_test_vm
@@ -24,7 +25,7 @@ from fleet.settings import HypervisorSettings, Settings
 from fleet.store.database import Database
 from fleet.store.evidence import EvidenceFolder, EvidenceStore
 from fleet.store.upgrade import upgrade
-from fleet.workflows import revalidation, sweep, vacancy
+from fleet.workflows import inspection, revalidation, sweep, vacancy, watchdog
 from fleet.workflows.world import Policy, World
 from playbooks.errors import PlaybookError
 from playbooks.loader import SHIPPED, Library
@@ -90,20 +91,32 @@ def world(settings: Settings, db: Database, hypervisor: HypervisorSettings, imag
 
 
 @contextmanager
+def inspector(settings: Settings, hypervisor: HypervisorSettings) -> Iterator[Inspector]:
+    """With connections of its own: what a person asks for does not wait behind validations."""
+    pool = SshPool()
+    try:
+        yield Inspector(pool, _site(hypervisor, start_deadline_s=int(settings.validation.place_deadline_s)))
+    finally:
+        pool.close()
+
+
+@contextmanager
 def working(
     settings: Settings, db: Database, hypervisor: HypervisorSettings, image: dict[str, Any]
 ) -> Iterator[Worker]:
     """A worker at work; at the end it takes nothing new and lets what runs come to its next phase."""
-    with world(settings, db, hypervisor, image) as outside:
+    with world(settings, db, hypervisor, image) as outside, inspector(settings, hypervisor) as looking:
+        flows = [part.workflow(outside) for part in (revalidation, vacancy, sweep, watchdog)]
         worker = Worker(
             db,
-            [revalidation.workflow(outside), vacancy.workflow(outside), sweep.workflow(outside)],
+            [*flows, inspection.workflow(outside, looking)],
             threads=settings.worker.threads,
             poll_s=settings.worker.poll_s,
             budgets=Budgets(**settings.budgets.model_dump()),
         )
         with db.begin() as session:
             sweep.ensure(session)
+            watchdog.ensure(session)
         worker.start()
         try:
             yield worker

@@ -6,11 +6,12 @@ Why rows and not a workflow library: ``docs/decisions/0001-engine.md``.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from fleet.core.errors import LeaseLost
@@ -140,3 +141,11 @@ def open_run(
     session.add(row)
     session.flush()
     return row.id
+
+
+def ensure_run(session: Session, kind: str, phase: str, subject: str, *, why: str) -> None:
+    """Open the one run of a kind that goes round for ever, unless it is open: whichever process starts first."""
+    open_ = sa.select(RunRow.id).where(RunRow.kind == kind, RunRow.subject == subject, RunRow.ended_at.is_(None))
+    if session.scalar(open_) is None:
+        with suppress(IntegrityError), session.begin_nested():  # another process was faster
+            open_run(session, kind, phase, subject, why=why)

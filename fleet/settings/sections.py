@@ -92,6 +92,7 @@ class ValidationSettings(Section):
     call_deadline_s: PositiveFloat = Field(default=10, le=10)  # an engine lease is 20 s: a call must end well within it
     host_look_s: PositiveFloat = 30
     sweep_s: PositiveFloat = 300
+    watchdog_s: PositiveFloat = 60
 
 
 class FlavorSettings(Section):

@@ -1,5 +1,6 @@
 """What waits for a person: one open record per kind and subject, with the reason and what to do next."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -39,6 +40,13 @@ def settle(
     if subject is not None:
         wanted.append(AttentionRow.subject == subject)
     session.execute(sa.update(AttentionRow).where(*wanted).values(resolved_at=db_now(), resolved_by=by))
+
+
+def open_subjects(session: Session, kind: str) -> Sequence[str]:
+    """Of which subjects there is an open record of this kind."""
+    return session.scalars(
+        sa.select(AttentionRow.subject).where(AttentionRow.kind == kind, AttentionRow.resolved_at.is_(None))
+    ).all()
 
 
 def resolve(session: Session, id_: str, by: str) -> AttentionRow:

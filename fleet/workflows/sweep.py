@@ -1,36 +1,27 @@
-"""The round over all machines: the reaper removes test VMs that no live validation owns, and the watchdog tells a person of
-every machine that is on its way somewhere with nothing that takes it there."""
+"""The reaper's round over all hosts: it removes test VMs that no live validation owns, and tells a person of domains that
+nobody reported."""
 
 from collections.abc import Callable
 
-import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
 from fleet.core.errors import FleetError
 from fleet.core.model import Machine
-from fleet.core.states import STABLE, State
-from fleet.engine.workflow import Next, Phase, Work, Workflow, open_run
+from fleet.core.states import State
+from fleet.engine.workflow import Next, Phase, Work, Workflow, ensure_run
 from fleet.store import attention, machines, validations
-from fleet.store.tables import AttentionRow, RunRow
-from fleet.workflows import begin, vacancy
 from fleet.workflows.record import fence
 from fleet.workflows.world import World
 
 KIND = "sweep"
-SUBJECT = "fleet"
 REAP = "reap"
 _STRANGER = "domain nobody reported"
-_HOPELESS_ATTEMPTS = (
-    20  # far beyond any phase's patience: giving up fails as well, such as on a record that cannot be read
-)
 
 
 def ensure(session: Session) -> None:
     """One sweep for the whole fleet, whichever process starts first."""
-    open_ = sa.select(RunRow.id).where(RunRow.kind == KIND, RunRow.subject == SUBJECT, RunRow.ended_at.is_(None))
-    if session.scalar(open_) is None:
-        open_run(session, KIND, REAP, SUBJECT, why="first round")
+    ensure_run(session, KIND, REAP, "fleet", why="first round")
 
 
 def workflow(world: World) -> Workflow:
@@ -48,7 +39,7 @@ def _reap(world: World, work: Work) -> Next:
     with world.db.read() as session:
         following = machines.listed(session, after=str(work.run.data.get("after", "")), limit=1)
     if not following:
-        return Next(REAP, "round complete", world.policy.sweep_s, data={"after": ""}, within=_watch)
+        return Next(REAP, "round complete", world.policy.sweep_s, data={"after": ""})
     machine = following[0]
     if machine.state is State.RETIRED:
         return _onward(machine.name, "retired")
@@ -95,30 +86,3 @@ def _tell_of_strangers(session: Session, name: str, tenants: list[str]) -> None:
         reason=f"{name} is {machine.state}, but the domain {', '.join(tenants)} is on its host",
         next_step="report `instance.placed` if it is a tenant's, else remove the domain; hold the machine meanwhile",
     )
-
-
-def _watch(session: Session) -> None:
-    """Machines that are neither stable nor being worked on, and about which nobody has been told."""
-    unstable = [state for state in State if state not in STABLE]
-    for state in unstable:
-        for machine in machines.listed(session, state=state, limit=100_000):
-            if machine.hold is None and not _in_hand(session, machine.name):
-                attention.need(
-                    session,
-                    "stuck",
-                    machine.name,
-                    machine=machine.name,
-                    reason=f"{machine.name} is {machine.state} ({machine.state_why}) and nothing gets on with it",
-                    next_step=f"`fleet validation list --machine {machine.name}`; where none is open, `fleet revalidate`",
-                )
-
-
-def _in_hand(session: Session, name: str) -> bool:
-    open_ = sa.select(RunRow.id).where(
-        RunRow.kind.in_((begin.KIND, vacancy.KIND)),
-        RunRow.subject == name,
-        RunRow.ended_at.is_(None),
-        RunRow.attempts < _HOPELESS_ATTEMPTS,
-    )
-    told = sa.select(AttentionRow.id).where(AttentionRow.machine == name, AttentionRow.resolved_at.is_(None))
-    return session.scalar(open_.limit(1)) is not None or session.scalar(told.limit(1)) is not None

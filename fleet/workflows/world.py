@@ -36,6 +36,8 @@ class Policy:
     keep_days: Mapping[str, float] = field(default_factory=lambda: {"passed": 90.0, "aborted": 180.0, "failed": 730.0})
     retention_s: float = 300.0  # the round that measures the evidence store and drops what is old
     sweep_s: float = 300.0  # the reaper's round over all hosts
+    watchdog_s: float = 60.0  # between two rounds over all deadlines
+    watchdog_grace_s: float = 900.0  # after the whole service was away: what is late gets this time first
     host_patience: int = 5  # tries of a phase before an unreachable host ends the validation
 
 

@@ -1,4 +1,4 @@
-"""The reaper and the watchdog: what nobody owns is removed, what nobody works on is told, and nothing else is touched."""
+"""The reaper: what nobody owns is removed, what nobody reported is told, and nothing else is touched."""
 
 from pathlib import Path
 
@@ -7,12 +7,11 @@ import sqlalchemy as sa
 from fleet.core.model import Machine, SshTarget
 from fleet.core.states import State
 from fleet.engine.worker import Worker
-from fleet.engine.workflow import open_run
 from fleet.store import machines
 from fleet.store.audit import By
 from fleet.store.database import Database
 from fleet.store.tables import AttentionRow, RunRow
-from fleet.workflows import begin, sweep
+from fleet.workflows import sweep
 from tests.unit.workflows.hosts import Hosts, tenant, vm_of, world
 
 SSH = SshTarget("127.0.0.1", 22, "fleet", "ssh-ed25519 AAAA", "env:KEY")
@@ -51,30 +50,6 @@ def test_an_unreachable_host_does_not_stop_the_round(db: Database, tmp_path: Pat
     hosts = Hosts({"m2": [vm_of("val-gone")]}, away={"m1"})
     one_round(db, hosts, tmp_path)
     assert hosts.removed == [("m2", "val-gone")]
-
-
-def test_a_machine_that_nothing_works_on_is_told_once(db: Database, tmp_path: Path) -> None:
-    fleet(db, State.VACATED, State.AVAILABLE, State.FAILED)
-    for _ in range(2):
-        one_round(db, Hosts(), tmp_path)
-    with db.read() as session:
-        told = session.execute(sa.select(AttentionRow.machine, AttentionRow.kind)).all()
-    assert [tuple(row) for row in told] == [("m1", "stuck")]
-
-
-def test_a_machine_whose_run_fails_again_and_again_is_told(db: Database, tmp_path: Path) -> None:
-    """Also when giving up fails: such as on a record that the present version cannot read."""
-    fleet(db, State.VALIDATING, State.VACATED)
-    with db.begin() as session:
-        for name, attempts in (("m1", 50), ("m2", 3)):
-            id_ = open_run(session, begin.KIND, "checks", name, after_s=1e6, why="")
-            session.execute(sa.update(RunRow).where(RunRow.id == id_).values(attempts=attempts))
-    worker = Worker(db, [sweep.workflow(world(db, Hosts(), tmp_path))], threads=1)
-    with db.begin() as session:
-        sweep.ensure(session)
-    assert worker.step()
-    with db.read() as session:
-        assert session.scalars(sa.select(AttentionRow.machine)).all() == ["m1"]
 
 
 def test_a_domain_that_nobody_reported_is_told_until_it_is_gone(db: Database, tmp_path: Path) -> None:
