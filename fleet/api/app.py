@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from fleet.api import approvals, health, lab, machines, problem, site, tickets, validations
+from fleet.api import approvals, health, inspections, lab, machines, problem, site, tickets, validations
 from fleet.api.limits import Limits
 from fleet.api.trace import Trace
 from fleet.service.services import Services
@@ -14,6 +14,7 @@ _ROUTERS = (
     health.router,
     machines.router,
     validations.router,
+    inspections.router,
     tickets.router,
     approvals.router,
     site.router,

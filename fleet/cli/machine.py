@@ -146,6 +146,22 @@ def import_(
 
 
 @app.command()
+def check(context: typer.Context, machine: Name) -> None:
+    """Try every prerequisite of a validation on the host, whoever is on it; switches nothing. Exit status 0: all are met."""
+    from fleet.cli import inspection
+
+    raise typer.Exit(inspection.check(session.of(context), machine))
+
+
+@app.command()
+def discover(context: typer.Context, machine: Name) -> None:
+    """Propose the machine's record from what its host shows, as YAML that `import --update` takes."""
+    from fleet.cli import inspection
+
+    raise typer.Exit(inspection.discover(session.of(context), machine))
+
+
+@app.command()
 def hold(
     context: typer.Context,
     machine: Name,

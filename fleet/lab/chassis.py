@@ -64,6 +64,7 @@ class Chassis:
 
     def refresh(self) -> None:
         trees.write_boot_id(self._root, self._record.boot_id)
+        trees.write_board(self._root)
         trees.write_host_devices(self._root, self.devices, self.missing, self._record.lost)
 
     def _greet(self) -> None:

@@ -43,13 +43,25 @@ def write_host_devices(root: Path, devices: Sequence[Device], missing: Collectio
         header = vendor.to_bytes(2, "little") + product.to_bytes(2, "little") + b"\x06\x04\x10\x00"
         config = b"\xff" * _CONFIG_BYTES if device.pci in lost else header.ljust(_CONFIG_BYTES, b"\0")
         _write(folder / "config", config)
+        _write(folder / "class", "0x030200" if device.kind == "gpu" else "0x020700")
         _write(folder / "vendor", f"0x{vendor:04x}")
         _write(folder / "device", f"0x{product:04x}")
         _write(folder / "current_link_speed", "Unknown" if device.pci in lost else "16.0 GT/s PCIe")
         _write(folder / "current_link_width", "63" if device.pci in lost else "16")
+        group = root / "sys/kernel/iommu_groups" / str(devices.index(device) + 1)
+        (group / "devices" / device.pci).mkdir(parents=True, exist_ok=True)
+        if not (folder / "iommu_group").is_symlink():
+            (folder / "iommu_group").symlink_to(group)
         driver = folder / "driver"
         if not driver.is_symlink():
             driver.symlink_to("../../drivers/vfio-pci")
+
+
+def write_board(root: Path) -> None:
+    """What a host of this kind has beside its devices: 128 processors and two terabytes of memory, and KVM."""
+    _write(root / "sys/devices/system/cpu/online", "0-127")
+    _write(root / "proc/meminfo", "MemTotal:       2113929216 kB\nMemAvailable:   2097152000 kB")
+    _write(root / "dev/kvm", "")
 
 
 def write_rails(root: Path, rails: Sequence[Device], down: Collection[str]) -> None:

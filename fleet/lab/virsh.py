@@ -20,8 +20,31 @@ _OPERANDS = {
     "create": ("file",),
     "list": (),
     "version": (),
+    "capabilities": (),
+    "net-info": ("network",),
+    "net-dumpxml": ("network",),
 }
 _FLAGS = {"list": ("--all", "--uuid", "--name"), "destroy": ("--graceful",), "dumpxml": ("--inactive",)}
+
+
+NETWORK = "fleet-test"
+_SUBNET = "<ip address='127.0.0.1' netmask='255.0.0.0'/>"  # guests are on loopback
+_CAPABILITIES = """<capabilities>
+  <host>
+    <secmodel><model>dac</model><doi>0</doi><baselabel type='kvm'>+0:+0</baselabel></secmodel>
+  </host>
+  <guest>
+    <os_type>hvm</os_type>
+    <arch name='x86_64'>
+      <wordsize>64</wordsize>
+      <emulator>/usr/bin/qemu-system-x86_64</emulator>
+      <domain type='qemu'/>
+      <domain type='kvm'/>
+    </arch>
+  </guest>
+</capabilities>
+
+"""
 
 
 @dataclass(frozen=True)
@@ -59,6 +82,10 @@ async def answer(libvirt: Domains, words: list[str], cwd: Path) -> Answer:
         return _list(libvirt.domains, flags)
     if command == "version":
         return Answer("Using library: libvirt 9.0.0\nRunning hypervisor: QEMU 7.2.0\n\n")
+    if command == "capabilities":
+        return Answer(_CAPABILITIES)
+    if command.startswith("net-"):
+        return _network(command, operands["network"])
     if command == "create":
         return await _create(libvirt, operands["file"], cwd)
     domain = next((d for d in libvirt.domains if operands["domain"] in (d.uuid, d.name)), None)
@@ -139,6 +166,15 @@ async def _create(libvirt: Domains, file: str, cwd: Path) -> Answer:
     except (XmlRefused, CreateRefused) as exc:
         return _failed(f"Failed to create domain from {file}\nerror: {exc}")
     return Answer(f"Domain '{domain.name}' created from {file}\n\n")
+
+
+def _network(command: str, name: str) -> Answer:
+    if name != NETWORK:
+        return _failed(f"failed to get network '{name}'")
+    if command == "net-dumpxml":
+        bridge = "<bridge name='virbr7' stp='on' delay='0'/>"
+        return Answer(f"<network>\n  <name>{name}</name>\n  {bridge}\n  {_SUBNET}\n</network>\n\n")
+    return Answer(f"Name:           {name}\nActive:         yes\nPersistent:     yes\nAutostart:      yes\n\n")
 
 
 def _metadata(domain: DomainRecord, uri: str) -> Answer:

@@ -43,6 +43,7 @@ class Action(StrEnum):
     MACHINE_RETIRE = "machine.retire"
     MACHINE_CLAIM = "machine.claim"
     MACHINE_OVERRIDE = "machine.override"
+    MACHINE_INSPECT = "machine.inspect"
     EVENT_REPORT = "event.report"
     VALIDATION_START = "validation.start"
     VALIDATION_ABORT = "validation.abort"
@@ -65,7 +66,7 @@ _TOKENS = frozenset({Action.TOKEN_LIST, Action.TOKEN_CREATE, Action.TOKEN_REVOKE
 MAY: Mapping[Role, frozenset[Action]] = {
     Role.VIEWER: frozenset({Action.READ}),
     Role.OPERATOR: frozenset(Action) - _TOKENS,
-    Role.HARDWARE: frozenset({Action.READ, Action.TICKET_FIXED}),
+    Role.HARDWARE: frozenset({Action.READ, Action.TICKET_FIXED, Action.MACHINE_INSPECT}),
     Role.CONTROL_PLANE: frozenset({Action.READ, Action.EVENT_REPORT, Action.MACHINE_CLAIM}),
     Role.AGENT: frozenset(),
     Role.ADMIN: frozenset(Action),
