@@ -14,7 +14,7 @@ from fleet.core.states import STABLE, State
 from fleet.store import events
 from fleet.store.database import db_now
 from fleet.store.tables import AttentionRow, EventRow, MachineRow, RunRow, SiteRow, TicketRow
-from fleet.workflows import begin
+from fleet.workflows import begin, inspection
 from fleet.workflows.world import World
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
@@ -32,6 +32,8 @@ PHASES: Mapping[tuple[str, str], Callable[[World], float]] = {
     ("validation", "collect"): lambda _world: _SLACK_S,
     ("validation", "teardown"): lambda world: world.policy.teardown_deadline_s + _SLACK_S,
     ("validation", "settle"): lambda _world: _SLACK_S,
+    ("inspection", "look"): lambda _world: _SLACK_S,
+    ("inspection", "image"): lambda _world: inspection.IMAGE_S + _SLACK_S,
 }
 """Seconds that a run may be in a phase (rule `overdue`)."""
 
@@ -195,7 +197,7 @@ RULES = (
         "overdue",
         _overdue,
         "{subject} is in phase {phase} since {since}, longer than it may: {why}; last error: {error}",
-        "`fleet validation show {ref}`; `fleet abort {ref} --reason ...` ends it where it can be ended",
+        "the service's log has more of {ref}; a validation: `fleet validation show {ref}`, `fleet abort {ref} --reason ...`",
     ),
     Rule(
         "untaken",
@@ -207,7 +209,7 @@ RULES = (
         "failing",
         _failing,
         "{subject} has failed {attempts} times in phase {phase}: {error}",
-        "the service's log has the error in full; where the record cannot be mended, `fleet abort {ref} --reason ...`",
+        "the service's log has the error in full; a validation whose record cannot be mended: `fleet abort {ref} --reason ...`",
     ),
     Rule(
         "event waiting",

@@ -31,7 +31,7 @@ from fleet.workflows.world import World
 KIND = "inspection"
 LOOK, IMAGE = "look", "image"
 _POLL_S = 0.3
-_IMAGE_S = 900.0
+IMAGE_S = 900.0
 """How long a host may read its test image: tens of gigabytes from a disk."""
 
 
@@ -108,7 +108,7 @@ def _image(world: World, inspector: Inspector, work: Work) -> Next:
         seen = world.hypervisor.read_image(machine, Deadline.after(world.policy.call_deadline_s))
     except FleetError as exc:
         seen = str(exc)
-    if isinstance(seen, ImageView) and seen.reading and work.run.in_phase_s < _IMAGE_S:
+    if isinstance(seen, ImageView) and seen.reading and work.run.in_phase_s < IMAGE_S:
         return Next(IMAGE, "the host is reading its test image", _POLL_S)
     rows = [*work.run.data["rows"], _digest(world, inspector, seen).dump()]
     all_met = all(row["status"] == Status.MET for row in rows)

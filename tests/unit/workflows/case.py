@@ -36,8 +36,9 @@ class Case:
         slots: tuple[Slot, ...] = ALL,
         policy: Policy = PATIENT,
         hooks: tuple[Hook, ...] = (),
+        hosts: Hosts | None = None,
     ) -> None:
-        self.db, self.hosts = db, Hosts()
+        self.db, self.hosts = db, hosts or Hosts()
         outside = replace(world(db, self.hosts, folder, policy), hooks=hooks)
         self.worker = Worker(db, [revalidation.workflow(outside)], threads=1)
         with db.begin() as session:
@@ -60,9 +61,9 @@ class Case:
             session.execute(sa.update(RunRow).values(due_at=0.0))
         assert self.worker.step()
 
-    def until(self, phase: str | None) -> None:
+    def until(self, phase: str | None, turns: int = 20) -> None:
         """Turn until the run is in `phase`; None: until it has ended."""
-        for _ in range(20):
+        for _ in range(turns):
             if (self.run.phase if self.run.ended_at is None else None) == phase:
                 return
             self.turn()
