@@ -1,46 +1,28 @@
 """Every state, every phase of every workflow, every wait in the tables: none without a way out, none that nobody is told of."""
 
-import importlib
-import pkgutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from inspect import signature
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from fleet import workflows
 from fleet.core.clock import Deadline
-from fleet.core.errors import Unreachable
 from fleet.core.states import NEXT, STABLE, State
 from fleet.engine.worker import Worker
-from fleet.engine.workflow import Workflow
 from fleet.hooks.base import Answer, Reply
 from fleet.store.database import Database, db_now
 from fleet.store.tables import AttentionRow, Base, RunRow, ValidationRow
 from fleet.workflows import vacancy
 from fleet.workflows.deadlines import GATES, PERPETUAL, PHASES, RULES, TELLS_ITSELF
 from fleet.workflows.world import Policy
+from tests.unit.workflows.all_workflows import all_workflows
 from tests.unit.workflows.case import ALL, Case
+from tests.unit.workflows.gone import Dead
 from tests.unit.workflows.hosts import KEYS, Hosts, world
 from tests.unit.workflows.lateness import LATE, add_machine, add_run, ago, told
 
 UNSTABLE = [state for state in State if state not in STABLE]
-
-
-def all_workflows(db: Database, folder: Path) -> list[Workflow]:
-    """Of every module of the package that has one: a new one is found without being named here."""
-    modules = [importlib.import_module(f"fleet.workflows.{m.name}") for m in pkgutil.iter_modules(workflows.__path__)]
-    outside = world(db, Hosts(), folder)
-    makers = [module.workflow for module in modules if hasattr(module, "workflow")]
-    return [make(outside, *others(make)) for make in makers]
-
-
-def others(make: Callable[..., Workflow]) -> list[None]:
-    """For what a workflow needs beside the world: its phases do not hang on it."""
-    return [None for p in list(signature(make).parameters.values())[1:] if p.default is p.empty]
 
 
 @pytest.mark.parametrize("state", UNSTABLE)
@@ -75,29 +57,6 @@ def test_a_run_that_stays_in_a_phase_is_told(db: Database, tmp_path: Path, kind:
     with db.begin() as session:
         session.execute(sa.update(RunRow).where(RunRow.id == run).values(phase_since=ago(session, limit_s + 1.0)))
     assert told(db, tmp_path) == [("overdue", f"{kind} m1")]
-
-
-@dataclass
-class Dead(Hosts):
-    """A host that has gone for good, and every VM on it."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in (
-            "look",
-            "place",
-            "placement",
-            "tear_down",
-            "forget",
-            "console",
-            "kernel_log",
-            "guest",
-            "read_image",
-        ):
-            return self._refuse
-        return super().__getattribute__(name)
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise Unreachable("m1 does not answer")
 
 
 class Silent:
