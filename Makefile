@@ -1,6 +1,7 @@
 # make setup   .venv with everything Python needs, test and lint tools included (Python 3.11+, no root)
 # make run     the service on a simulated rack, with a demonstration; Ctrl-C ends it
 # make test    lint, strict types, import rules, and every test (root on Debian also installs the system packages)
+# make image   the test image, PROFILE=cpu or gpu (root on Debian; docs/test-image.md); SOURCES, OVERLAY and OUTPUT are yours
 # make torture the long run of the kill -9 test      make bench   the figures of the design, as ratios
 # make lint    the part of `make test` that runs nothing    make lock   pin the newest allowed dependencies
 
@@ -9,8 +10,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 WORKERS ?= 2
+PROFILE ?= cpu
 
-.PHONY: help setup system run lint test torture bench lock
+.PHONY: help setup system run lint test image torture bench lock
 help:
 	@sed -n 's/^# //p' Makefile
 
@@ -31,6 +33,10 @@ lint: setup
 
 test: system lint
 	@echo '== tests';   $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+image: setup
+	@$(BIN)/python -m image $(PROFILE) $(if $(SOURCES),--sources $(SOURCES)) $(if $(OVERLAY),--overlay $(OVERLAY)) \
+	  $(if $(OUTPUT),--output $(OUTPUT))
 
 torture: system setup
 	@$(BIN)/python -m tests.torture

@@ -1,4 +1,4 @@
-"""What a test VM shows as hardware (guest/provision.py makes it so): a healthy machine, and ways to break it."""
+"""What a test VM shows as hardware (guest/etc/fleet/start.d/50-hardware makes it so): a healthy machine, and ways to break it."""
 
 from pathlib import Path
 from typing import Any

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("package", ["fleet", "validators", "ticketing", "playbooks"])
+@pytest.mark.parametrize("package", ["fleet", "validators", "ticketing", "playbooks", "image"])
 def test_our_packages_come_before_foreign_ones_of_the_same_name(package: str) -> None:
     found = importlib.import_module(package).__file__
     assert found is not None
