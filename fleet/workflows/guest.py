@@ -145,7 +145,9 @@ class GuestRun:
 
     def image_manifest(self, deadline: Deadline) -> bytes:
         """What the image says is in it; a manifest of more than 32 KiB is cut, and so is no JSON any more."""
-        return self._ask(_command(_MANIFEST, limit=MANIFEST_LIMIT_BYTES), deadline, limit_bytes=2 * MANIFEST_LIMIT_BYTES)
+        return self._ask(
+            _command(_MANIFEST, limit=MANIFEST_LIMIT_BYTES), deadline, limit_bytes=2 * MANIFEST_LIMIT_BYTES
+        )
 
     def kernel_log(self, limit_bytes: int, deadline: Deadline) -> bytes:
         """The last `limit_bytes` of it. The guest has not been up for long: its ring buffer holds everything."""
