@@ -13,6 +13,9 @@ from fleet.app import lock
 from fleet.core.errors import InvalidInput
 from fleet.engine.claim import Budgets, release_leases
 from fleet.engine.worker import Worker
+from fleet.hooks.base import Hook
+from fleet.hooks.command import CommandHook
+from fleet.hooks.url import UrlHook
 from fleet.hypervisor.inspector import Inspector
 from fleet.hypervisor.libvirt import Libvirt
 from fleet.hypervisor.site import Flavor, ImageSpec, Site
@@ -21,7 +24,7 @@ from fleet.remote import secrets
 from fleet.remote.ssh import SshPool
 from fleet.service.lab import LabControl
 from fleet.service.services import Services
-from fleet.settings import HypervisorSettings, Settings
+from fleet.settings import HookSettings, HypervisorSettings, Settings
 from fleet.store.database import Database
 from fleet.store.evidence import EvidenceFolder, EvidenceStore
 from fleet.store.upgrade import upgrade
@@ -85,7 +88,16 @@ def world(settings: Settings, db: Database, hypervisor: HypervisorSettings, imag
     site = _site(hypervisor, start_deadline_s=int(rules.place_deadline_s))
     pool = SshPool()
     try:
-        yield World(db, Libvirt(pool, site), library(settings), evidence(settings), make_test_vm, image, policy)
+        yield World(
+            db,
+            Libvirt(pool, site),
+            library(settings),
+            evidence(settings),
+            make_test_vm,
+            image,
+            policy,
+            hooks=tuple(hook(each) for each in settings.hooks),
+        )
     finally:
         pool.close()
 
@@ -168,6 +180,12 @@ def image(hypervisor: HypervisorSettings) -> dict[str, Any]:
     made_from = hypervisor.model_dump(mode="json")
     text = json.dumps(made_from, sort_keys=True)
     return {**made_from, "digest": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def hook(rules: HookSettings) -> Hook:
+    if rules.url is not None:
+        return UrlHook(rules.name, rules.url, rules.deadline_s, rules.secret_ref, rules.ca)
+    return CommandHook(rules.name, rules.command or (), rules.deadline_s)
 
 
 def _site(hypervisor: HypervisorSettings, start_deadline_s: int) -> Site:

@@ -1,5 +1,6 @@
 """`fleet validation`, `fleet revalidate`, `fleet abort`: validations, by hand and on record."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -35,6 +36,11 @@ _FINDINGS: tuple[Column, ...] = (
     ("OUTCOME", "outcome"),
     ("CODE", "code"),
     ("REASON", "reason"),
+)
+_RECEIPTS: tuple[Column, ...] = (
+    ("HOOK", "hook"),
+    ("SAID YES", lambda row: time(row.get("at"))),
+    ("RECEIPT", lambda row: json.dumps(row.get("receipt"))),
 )
 _LOGS: tuple[Column, ...] = (
     ("MEASUREMENT", "name"),
@@ -142,7 +148,8 @@ def _print(row: Row) -> None:
     checks = row.get("checks") or []
     found = [{"check": check["check"], **finding} for check in checks for finding in check.get("findings") or ()]
     telling = [finding for finding in found if finding["outcome"] != "passed"]
-    for rows, columns in ((row.get("phases"), _PHASES), (checks, _CHECKS), (telling, _FINDINGS)):
+    receipts = [{"hook": hook, **kept} for hook, kept in (row.get("receipts") or {}).items()]
+    for rows, columns in ((row.get("phases"), _PHASES), (receipts, _RECEIPTS), (checks, _CHECKS), (telling, _FINDINGS)):
         if rows:
             say("")
             print_table(rows, columns, "")

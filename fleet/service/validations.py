@@ -95,6 +95,7 @@ def show(session: Session, id_: str) -> Json:
         "playbook": row.playbook,
         "image": row.image,
         "inventory": row.inventory,
+        "receipts": {hook: {**kept, "at": stamp(kept["at"])} for hook, kept in row.receipts.items()},
     }
 
 

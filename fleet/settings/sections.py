@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from fleet import profile
@@ -162,6 +163,42 @@ class RateSettings(Section):
     failed_logins_per_address: PositiveInt = 30
 
 
+class HookSettings(Section):
+    """What the site is asked before a test VM is placed: a program on the worker's machine, or a service."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")
+    command: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=64)
+    url: str | None = Field(default=None, max_length=2000)
+    secret_ref: str | None = None  # signs what is sent to the URL
+    ca: Path | None = None
+    deadline_s: PositiveFloat = Field(default=900, le=86400)
+
+    @model_validator(mode="after")
+    def _one_way_to_ask(self) -> "HookSettings":
+        if (self.command is None) == (self.url is None):
+            raise ValueError("has either a command or a url")
+        if self.command is not None and not self.command[0].startswith("/"):
+            raise ValueError(f"command: the program is named by its whole path, not {self.command[0]!r}")
+        if self.command is not None and (self.secret_ref or self.ca):
+            raise ValueError("secret_ref and ca belong to a url; a command reads its own secrets")
+        if self.url is not None:
+            _check_url(self.url)
+        if self.secret_ref is not None and not self.secret_ref.startswith(("file:", "env:")):
+            raise ValueError("secret_ref: a secret is named by file:PATH or env:NAME")
+        return self
+
+
+def _check_url(url: str) -> None:
+    """A forged `200` would be a receipt: beyond this machine only TLS says who answers."""
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise ValueError("url: holds a login; name the secret by secret_ref")
+    if not parts.hostname or (
+        parts.scheme != "https" and (parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "::1", "localhost"))
+    ):
+        raise ValueError("url: is not https://HOST/... (http:// only to this machine)")
+
+
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "text"] = "json"
@@ -186,6 +223,15 @@ class Settings(BaseSettings):
     playbooks: PlaybookSettings = PlaybookSettings()
     site: SiteSettings = SiteSettings()
     log: LogSettings = LogSettings()
+    hooks: tuple[HookSettings, ...] = ()
+
+    @field_validator("hooks")
+    @classmethod
+    def _names_once(cls, hooks: tuple[HookSettings, ...]) -> tuple[HookSettings, ...]:
+        names = [hook.name for hook in hooks]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two hooks are named {min(twice)!r}")
+        return hooks
 
 
 def _home(env: Mapping[str, str]) -> Path:
