@@ -134,9 +134,10 @@ def stuck(world: World, work: Work, why: str) -> Next:
     if phase == "teardown" and work.run.in_phase_s > world.policy.teardown_deadline_s:
         reason = work.run.data.get("aborted") or f"the test VM could not be seen gone: {why}"
         return Next("settle", why, data={"vm_gone": False, "aborted": reason})
+    kind, wait_s = ("teardown", 5.0) if phase == "teardown" else ("settle", 30.0)
 
     def tell(session: Session) -> None:
         step = "look at the host and its network; the service goes on trying"
-        attention.need(session, phase, name, machine=name, reason=f"{phase} of {work.run.ref}: {why}", next_step=step)
+        attention.need(session, kind, name, machine=name, reason=f"{phase} of {work.run.ref}: {why}", next_step=step)
 
-    return Next(phase, why, 5.0 if phase == "teardown" else 30.0, within=tell)
+    return Next(phase, why, wait_s, within=tell)
