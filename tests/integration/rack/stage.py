@@ -2,7 +2,7 @@
 directly after any phase's act, while the world or the record is changed under it."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -117,11 +117,18 @@ def until(reached: Callable[[], Any], timeout_s: float, otherwise: Callable[[], 
 
 
 @contextmanager
-def staged(root: Path, count: int, rules: Mapping[str, Any] = MappingProxyType({}), **policy: Any) -> Iterator[Stage]:
-    """A rack of `count` machines and a worker on it. `rules` are settings of validations, `policy` what is none."""
+def staged(
+    root: Path,
+    count: int,
+    rules: Mapping[str, Any] = MappingProxyType({}),
+    hooks: Sequence[Mapping[str, Any]] = (),
+    **policy: Any,
+) -> Iterator[Stage]:
+    """A rack of `count` machines and a worker on it. `rules` are settings of validations, `hooks` those of the site's hooks,
+    `policy` what is no setting."""
     with ExitStack() as stack:
         validation = {**RULES["validation"], **rules}
-        flags = {"data_dir": root / "home", "playbooks": {"directories": [PLAYBOOKS]}}
+        flags = {"data_dir": root / "home", "playbooks": {"directories": [PLAYBOOKS]}, "hooks": list(hooks)}
         settings = load(None, flags, {**RULES, "validation": validation})
         manifest = stack.enter_context(rack.running(root / "lab", count))
         hypervisor = rack.hypervisor(settings.hypervisor, manifest)
