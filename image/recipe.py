@@ -109,7 +109,9 @@ def _install_ours(tree: Path, profile: Profile, overlay: Path | None) -> None:
         link = tree / "usr/bin" / applet
         if not any(os.path.lexists(tree / place / applet) for place in ("usr/bin", "usr/sbin")):
             link.symlink_to("busybox")
-    if not profile.configure:
+    if profile.configure:
+        drop_host_keys(tree)
+    else:
         _make_users(tree)
     (tree / "etc/hosts").write_text("127.0.0.1 localhost\n")
     (tree / "etc/fleet/modules").write_text("\n".join(profile.modules) + "\n")
@@ -120,6 +122,12 @@ def _install_ours(tree: Path, profile: Profile, overlay: Path | None) -> None:
         shutil.copy(GUEST / "start.d" / name, tree / "etc/fleet/start.d" / name)
     if overlay is not None:
         shutil.copytree(overlay, tree, dirs_exist_ok=True, symlinks=True)
+
+
+def drop_host_keys(tree: Path) -> None:
+    """openssh-server's maintainer script makes some. Whoever has the image has them; each VM gets a key of its own."""
+    for key in (tree / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
 
 
 def _make_users(tree: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fleet.workflows import test_image as reader
 from image import cache, manifest, pinned
 from image.profile import HERE, PinnedSource, Profile, RecipeError, Sources, profile, versions
-from image.recipe import Image, Recipe
+from image.recipe import Image, Recipe, drop_host_keys
 from tests.needs import need
 
 
@@ -103,6 +103,15 @@ def test_the_manifest_is_what_the_service_reads(tree: Path) -> None:
 def test_an_image_without_a_package_of_its_profile_is_none(tree: Path) -> None:
     with pytest.raises(RecipeError, match="profile small names them: perftest"):
         manifest.write(tree, SMALL.model_copy(update={"packages": ("fio", "perftest")}), versions(), "r", "k")
+
+
+def test_no_image_is_published_with_a_host_key(tmp_path: Path) -> None:
+    folder = tmp_path / "etc/ssh"
+    folder.mkdir(parents=True)
+    for name in ("ssh_host_rsa_key", "ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "sshd_config"):
+        (folder / name).touch()
+    drop_host_keys(tmp_path)
+    assert [path.name for path in folder.iterdir()] == ["sshd_config"]
 
 
 def test_anything_that_goes_into_an_image_makes_another_recipe(tmp_path: Path) -> None:
