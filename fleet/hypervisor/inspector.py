@@ -58,7 +58,8 @@ class Inspector:
             return None
         if output.exit_status == 0:
             return f"the login shell prints words of its own: {printable(output.stdout, 80)!r}"
-        return printable(output.stderr[-1000:]) or f"exit status {output.exit_status}"
+        words = printable(output.stderr[-1000:]) or printable(output.stdout[-1000:])
+        return words or f"exit status {output.exit_status}"
 
     def needs(self, machine: Machine) -> Needs:
         return needs(self.site, machine)

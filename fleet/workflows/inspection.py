@@ -25,11 +25,13 @@ from fleet.store.tables import InspectionRow
 from fleet.workflows import discovery
 from fleet.workflows.playbook import Playbook
 from fleet.workflows.prerequisites import files, survey
-from fleet.workflows.prerequisites.row import Row, Status
+from fleet.workflows.prerequisites.row import Status
 from fleet.workflows.world import World
 
 KIND = "inspection"
 LOOK, IMAGE = "look", "image"
+_TO_READ = ("tools", "state directory")
+"""Rows without which the image cannot be read on the host."""
 _POLL_S = 0.3
 IMAGE_S = 900.0
 """How long a host may read its test image: tens of gigabytes from a disk."""
@@ -94,10 +96,11 @@ def _check(world: World, inspector: Inspector, work: Work, machine: Machine) -> 
     playbook = Playbook.load(world.library, world.policy.default_plan, machine.sku)
     rows, reached = survey.survey(world, inspector, work, machine, playbook)
     told = [row.dump() for row in rows]
-    if reached:
+    in_the_way = [row.name for row in rows if row.name in _TO_READ and row.status is not Status.MET]
+    if not in_the_way:
         return Next(IMAGE, "the host is asked for the digest of its test image", data={"rows": told})
-    last = _digest(world, inspector, "the host is not reached")
-    return _ended(work, Outcome.UNREACHED, {"rows": [*told, last.dump()]})
+    last = files.not_read(f"{' and '.join(in_the_way)} in its way" if reached else "the host is not reached")
+    return _ended(work, Outcome.GAPS if reached else Outcome.UNREACHED, {"rows": [*told, last.dump()]})
 
 
 def _image(world: World, inspector: Inspector, work: Work) -> Next:
@@ -110,13 +113,10 @@ def _image(world: World, inspector: Inspector, work: Work) -> Next:
         seen = str(exc)
     if isinstance(seen, ImageView) and seen.reading and work.run.in_phase_s < IMAGE_S:
         return Next(IMAGE, "the host is reading its test image", _POLL_S)
-    rows = [*work.run.data["rows"], _digest(world, inspector, seen).dump()]
+    stated = str(world.image.get("image_digest") or "")
+    rows = [*work.run.data["rows"], files.digest(inspector.site.image, stated, seen).dump()]
     all_met = all(row["status"] == Status.MET for row in rows)
     return _ended(work, Outcome.MET if all_met else Outcome.GAPS, {"rows": rows})
-
-
-def _digest(world: World, inspector: Inspector, seen: ImageView | str) -> Row:
-    return files.digest(inspector.site.image, str(world.image.get("image_digest") or ""), seen)
 
 
 def _ended(work: Work, outcome: str, result: Mapping[str, Any]) -> Next:

@@ -186,8 +186,8 @@ def running(folder: Path) -> Iterator[Host]:
         host.stop()
 
 
-def missing_parts() -> Sequence[str]:
-    """What this machine lacks for a host and its VMs; empty when nothing."""
+def missing_parts(*more: str) -> Sequence[str]:
+    """What this machine lacks for a host and its VMs, and `more` programs; empty when nothing."""
     programs = (
         "libvirtd",
         "virtlogd",
@@ -198,6 +198,7 @@ def missing_parts() -> Sequence[str]:
         "mmdebstrap",
         "mkfs.ext4",
         "gcc",
+        *more,
     )
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     lacking = [program for program in programs if shutil.which(program, path=path) is None]

@@ -29,6 +29,9 @@ ln -s pts/ptmx /run/dev/ptmx
 ln -s /proc/self/fd /run/dev/fd
 mount --move /run/dev /dev
 
+libvirtd=/usr/sbin/libvirtd
+if [ -e "$folder/more.sh" ]; then . "$folder/more.sh"; fi
+
 /usr/sbin/virtlogd &
-/usr/sbin/libvirtd &
+$libvirtd &
 exec /usr/sbin/sshd -D -e -f "$folder/sshd_config"

@@ -14,7 +14,7 @@ functions() { # ADDRESS CLASS VENDOR DEVICE DRIVER
             *) continue ;;
         esac
         driver=-
-        [ ! -e "$at/driver" ] || driver=$(basename "$(readlink "$at/driver")")
+        [ ! -L "$at/driver" ] || driver=$(basename "$(readlink "$at/driver")")
         echo "${at##*/} $class $(first "$at/vendor") $(first "$at/device") $driver"
     done
 }

@@ -61,14 +61,14 @@ file_facts='
     done'
 
 driver_of() { # ADDRESS
-    if [ -e "$bus/devices/$1/driver" ]; then basename "$(readlink "$bus/devices/$1/driver")"; else echo -; fi
+    if [ -L "$bus/devices/$1/driver" ]; then basename "$(readlink "$bus/devices/$1/driver")"; else echo -; fi
 }
 
 device() { # ADDRESS: its driver and its IOMMU group, then a line for each member of that
     at=$bus/devices/$1
     [ -d "$at" ] || return 2
     group=-
-    [ ! -e "$at/iommu_group" ] || group=$(basename "$(readlink "$at/iommu_group")")
+    [ ! -L "$at/iommu_group" ] || group=$(basename "$(readlink "$at/iommu_group")")
     echo "$(driver_of "$1") $group"
     for member in "$at"/iommu_group/devices/*; do
         [ -e "$member" ] || continue

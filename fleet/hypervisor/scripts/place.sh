@@ -48,4 +48,6 @@ flock -w 2 8 || exit 0 # a start is at work (2 s, because placement.sh looks at 
 rm -f "$dir/rc"
 sed "s|@FLEET_STATE@|$state|g" "$incoming.xml" >"$incoming.filled" && mv "$incoming.filled" "$dir/domain.xml" &&
     mv "$incoming.iso" "$dir/seed.iso" || fail 6 "cannot write to $dir"
+# virtlogd would make it as root's own, and a login that is not root could not read it
+[ -e "$dir/console.log" ] || (umask 077 && : >"$dir/console.log") || fail 6 "cannot write to $dir"
 setsid sh -c "$starter" fleet-start "$validation" "$uuid" "$run" "$limit" </dev/null >"$dir/place.log" 2>&1 9>&- &

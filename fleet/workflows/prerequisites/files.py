@@ -18,12 +18,16 @@ def rows(image: ImageSpec, paths: tuple[str, ...], host: Host, qemu: tuple[int, 
         yield _file(name, path, host.files.get(path), image if path == image.path else None, host, qemu)
 
 
+def not_read(why: str) -> Row:
+    return not_tried("image digest", why)
+
+
 def digest(image: ImageSpec, stated: str, seen: ImageView | str) -> Row:
     """`seen` is a sentence where the host could not be asked."""
     if isinstance(seen, str):
-        return not_tried("image digest", seen)
+        return not_read(seen)
     if seen.why or "image" not in seen.digests:
-        return not_tried("image digest", seen.why or "the host did not read the image in time")
+        return not_read(seen.why or "the host did not read the image in time")
     found = seen.digests["image"]
     if not stated:
         return met("image digest", f"{found}; the settings state none")
