@@ -142,9 +142,18 @@ def _print_end(row: Row) -> None:
     print_table(row.get("checks") or (), _CHECKS, "No check ran.")
 
 
+def _image(row: Row) -> str | None:
+    """What the test VM was booted from: as it says itself, and its file's digest as seen on the host."""
+    image = row.get("image") or {}
+    said = image.get("versions") or {}
+    digest = image.get("seen_digest")
+    words = [said.get("profile"), said.get("version"), digest and f"sha256 {digest[:12]}"]
+    return " ".join(word for word in words if word) or None
+
+
 def _print(row: Row) -> None:
     names = ("id", "machine", "plan", "trigger", "requested_by", "phase", "why", "verdict", "reason", "prior_state")
-    print_details((name, row.get(name)) for name in (*names, "created_at", "ended_at"))
+    print_details([*((name, row.get(name)) for name in (*names, "created_at", "ended_at")), ("image", _image(row))])
     checks = row.get("checks") or []
     found = [{"check": check["check"], **finding} for check in checks for finding in check.get("findings") or ()]
     telling = [finding for finding in found if finding["outcome"] != "passed"]
