@@ -13,7 +13,7 @@ from fleet.app import lock
 from fleet.core.errors import InvalidInput
 from fleet.engine.claim import Budgets, release_leases
 from fleet.engine.worker import Worker
-from fleet.hooks.base import Hook
+from fleet.hooks.base import FewAtOnce, Hook
 from fleet.hooks.command import CommandHook
 from fleet.hooks.url import UrlHook
 from fleet.hypervisor.inspector import Inspector
@@ -96,7 +96,7 @@ def world(settings: Settings, db: Database, hypervisor: HypervisorSettings, imag
             make_test_vm,
             image,
             policy,
-            hooks=tuple(hook(each) for each in settings.hooks),
+            hooks=tuple(FewAtOnce(hook(each), max(1, settings.worker.threads // 4)) for each in settings.hooks),
         )
     finally:
         pool.close()

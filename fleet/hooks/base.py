@@ -4,6 +4,7 @@ A hook is asked again and again, with the same key, until it says yes or no. So 
 `not yet` while that goes on, and only looks at it after that."""
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,6 +44,23 @@ class Hook(Protocol):
 
     def ask(self, question: Mapping[str, Any], key: str, deadline: Deadline) -> Answer:
         """Put the question once. The same `key` is the same question. Whatever goes wrong is an answer, never an error."""
+
+
+class FewAtOnce:
+    """A hook that this process asks for a few machines at a time: one that hangs must not take every thread of the worker,
+    while test VMs wait to be looked at."""
+
+    def __init__(self, hook: Hook, at_once: int) -> None:
+        self.name, self.deadline_s = hook.name, hook.deadline_s
+        self._hook, self._free = hook, threading.BoundedSemaphore(at_once)
+
+    def ask(self, question: Mapping[str, Any], key: str, deadline: Deadline) -> Answer:
+        if not self._free.acquire(blocking=False):
+            return Answer(Reply.NONE, "it is being asked for other machines")
+        try:
+            return self._hook.ask(question, key, deadline)
+        finally:
+            self._free.release()
 
 
 def yes(content: bytes) -> Answer:

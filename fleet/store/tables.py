@@ -63,6 +63,15 @@ class EventRow(Base):
     received_at: Mapped[float]
     applied_at: Mapped[float | None]
 
+    __table_args__ = (
+        sa.Index(
+            "event_waiting",
+            "received_at",
+            sqlite_where=sa.text("state = 'waiting'"),
+            postgresql_where=sa.text("state = 'waiting'"),
+        ),
+    )
+
 
 class RunRow(Base):
     """The engine's row: one per open piece of long work, of any kind. `id` is the fence's first number."""

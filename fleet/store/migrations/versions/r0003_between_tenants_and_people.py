@@ -57,6 +57,7 @@ def upgrade() -> None:
         sqlite_where=waiting,
         postgresql_where=waiting,
     )
+    op.create_index("event_waiting", "event", ["received_at"], sqlite_where=waiting, postgresql_where=waiting)
     for name, kind in (
         ("machine", sa.String()),
         ("created_by", sa.String()),
