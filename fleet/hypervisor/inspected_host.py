@@ -14,7 +14,7 @@ _NOTHING = Section(127, "")
 _PERMISSION, _NO_FOLDER = 13, 20  # see inspect_host.sh
 _MEMORY = re.compile(r"^Mem(Total|Available):\s+(\d{1,15}) kB$", re.MULTILINE)
 _PAGES = re.compile(r"^(\d{1,9}) (\d{1,12}) (\d{1,12})$", re.MULTILINE)
-_FENCE = re.compile(r"\s*(\d{1,18})?\s*(\d{1,18})?\s*")
+_FENCE = re.compile(r"\s*(\d{1,18})?(?:\s+(\d{1,18}))?\s*")
 _FOLDER = re.compile(r"^([0-7]{3,4}) (\d{1,10}) (\d{1,10}) (/.*)$", re.MULTILINE)
 _MEMBER = re.compile(r"^([0-9a-f:.]{12,16}) (0x[0-9a-f]{6}) (\S{1,60})$", re.MULTILINE)
 

@@ -1,7 +1,7 @@
 """Looking at a host for a person who wants to know what it lacks, or what is in it. Nothing here changes anything there."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fleet.core.clock import Deadline
 from fleet.core.errors import HypervisorError
@@ -15,27 +15,18 @@ from fleet.remote.base import Output
 from fleet.remote.knock import Step, knock
 from fleet.remote.printable import printable
 
-TOOLS = (
-    *("virsh", "flock", "setsid", "timeout", "sed", "grep", "sha256sum"),
-    *(
-        "basename",
-        "cat",
-        "chmod",
-        "date",
-        "df",
-        "dirname",
-        "head",
-        "id",
-        "ls",
-        "mkdir",
-        "mv",
-        "nice",
-        "od",
-        "readlink",
+PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "coreutils": (
+        *("basename", "cat", "chmod", "cut", "date", "df", "dirname", "head", "id", "ls", "mkdir", "mv", "nice", "od"),
+        *("readlink", "rm", "rmdir", "sha256sum", "stat", "tail", "timeout", "tr", "uname", "wc"),
     ),
-    *("rm", "rmdir", "stat", "tail", "tr", "uname", "wc"),
-)
-"""The programs that our scripts call on a host; `journalctl` or `dmesg` beside them (a test compares)."""
+    "grep": ("grep",),
+    "libvirt-clients": ("virsh",),
+    "sed": ("sed",),
+    "util-linux": ("flock", "setsid"),
+}
+"""The programs that our scripts call on a host, by Debian package; `journalctl` or `dmesg` beside them (a test compares)."""
+TOOLS = tuple(tool for tools in PACKAGES.values() for tool in tools)
 
 _ANSWER_LIMIT = 4 << 20
 _VIRSH_SHARE = 0.2  # of the time left, for each of at most four calls

@@ -29,11 +29,11 @@ ports() { # ADDRESS DEVICE PORT LINK_LAYER GID STATE...
 }
 
 vpd() { # ADDRESS: the vital product data, where the card has any; some cards take seconds to say that they have none
-    timeout -k 1 2 head -c 4096 "$bus/$1/vpd" | od -An -v -tx1
+    timeout -k 1 0.5 head -c 4096 "$bus/$1/vpd" | od -An -v -tx1
 }
 
 neighbour() { # DEVICE PORT: who is at the other end of the cable, by the subnet's own management packets
-    timeout -k 1 2 smpquery -C "$1" -P "$2" -D nodeinfo 0,1 && timeout -k 1 2 smpquery -C "$1" -P "$2" -D nodedesc 0,1
+    timeout -k 1 0.5 smpquery -C "$1" -P "$2" -D nodeinfo 0,1 && timeout -k 1 0.5 smpquery -C "$1" -P "$2" -D nodedesc 0,1
 }
 
 section functions - functions

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fleet.core.model import Machine
 from fleet.hypervisor.domain_needs import Needs
 from fleet.hypervisor.inspected_host import Host
-from fleet.hypervisor.inspector import TOOLS
+from fleet.hypervisor.inspector import PACKAGES, TOOLS
 from fleet.hypervisor.site import Flavor
 from fleet.workflows.prerequisites.row import Row, met, missing, not_tried
 
@@ -13,7 +13,6 @@ NAMES = ("tools", "kernel log", "state directory", "fence", "clock", "kvm", "iom
 CLOCK_S = 30.0
 """How far the host's clock may be from the database's: people lay its kernel log beside our times."""
 _STATE_KIB = 64 << 10  # seeds, consoles and digests of many validations
-_PACKAGES = {"virsh": "libvirt-clients", "flock": "util-linux", "setsid": "util-linux", "sed": "sed", "grep": "grep"}
 
 
 def rows(machine: Machine, host: Host, now: float, needs: Needs | None, flavor: Flavor, busy: bool) -> Iterator[Row]:
@@ -41,7 +40,7 @@ def _tools(host: Host) -> Row:
     lacking = [tool for tool in TOOLS if tool not in host.tools]
     if not lacking:
         return met("tools", f"all {len(TOOLS)} that the scripts call")
-    packages = sorted({_PACKAGES.get(tool, "coreutils") for tool in lacking})
+    packages = [package for package, tools in PACKAGES.items() if not host.tools.issuperset(tools)]
     return missing("tools", f"not in PATH: {', '.join(lacking)}", f"apt-get install {' '.join(packages)}")
 
 
