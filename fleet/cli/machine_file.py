@@ -20,6 +20,7 @@ _LIMIT_ROWS = 10_000
 _CSV_SSH = ("address", "user", "host_key", "key_ref")
 _CSV_TEXT = ("name", "sku", "rack", "power_feed", "guest_address", "scratch_disk", "handed_over_at", "state")
 _CSV_COUNTS = ("capacity", "guest_port")
+_CSV_SLOT = ("slot", "kind", "pci", "guest_pci", "serial", "guid", "switch_port")
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,15 @@ def _from_document(file: Path, text: str) -> Rows:
 
 
 def _from_csv(file: Path, text: str) -> Rows:
+    """A line a machine, or a line a device: a line with a slot adds it to the machine of the line above, where its name is the
+    same or left out."""
     reader = csv.reader(io.StringIO(text), strict=True)
     rows: list[tuple[str, dict[str, Any]]] = []
     errors: list[str] = []
+    last: Mapping[str, str] = {}
     try:
         header = next(reader, [])
-        known = {*_CSV_TEXT, *_CSV_SSH, *_CSV_COUNTS, "port", "instances"}
+        known = {*_CSV_TEXT, *_CSV_SSH, *_CSV_COUNTS, *_CSV_SLOT, "port", "instances"}
         if unknown := [name for name in header if name not in known]:
             raise _bad(file, f"line 1: unknown column {unknown[0]!r}; columns are {', '.join(sorted(known))}")
         if repeated := [name for name in header if header.count(name) > 1]:
@@ -132,8 +136,17 @@ def _from_csv(file: Path, text: str) -> Rows:
             if len(cells) != len(header):
                 errors.append(f"{where}: {len(cells)} cells under {len(header)} columns")
                 continue
-            row, wrong = _csv_row({k: v.strip() for k, v in zip(header, cells, strict=True) if v.strip()})
-            rows.append((where, row))
+            said = {k: v.strip() for k, v in zip(header, cells, strict=True) if v.strip()}
+            slot = {k: said.pop(k) for k in _CSV_SLOT if k in said}
+            if slot and rows and said.get("name", last.get("name")) == last.get("name"):
+                rows[-1][1].setdefault("slots", []).append(slot)
+                errors += [
+                    f"{where}: {k}: {v!r} is not that of the line above" for k, v in said.items() if v != last.get(k)
+                ]
+                continue
+            last = said
+            row, wrong = _csv_row(said)
+            rows.append((where, row | ({"slots": [slot]} if slot else {})))
             errors += [f"{where}: {problem}" for problem in wrong]
     except csv.Error as exc:
         raise _bad(file, f"line {reader.line_num}: {exc}") from exc

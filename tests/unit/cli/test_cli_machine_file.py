@@ -147,3 +147,43 @@ def test_a_file_that_cannot_be_read_exits_2(fleet, tmp_path):
 def test_a_file_that_is_too_large_is_refused(tmp_path):
     with pytest.raises(CommandError, match="more than 4 MiB"):
         machine_file.read(_file(tmp_path, "m.csv", "name,sku\n" + "a,b\n" * (1 << 20)))
+
+
+SLOTS_CSV = """name,sku,rack,power_feed,slot,kind,pci,serial,guid,switch_port
+gpu-1,h100-sxm5x8,r1,A,gpu0,gpu,0000:1b:00.0,165,,
+gpu-1,h100-sxm5x8,r1,A,gpu1,gpu,0000:43:00.0,166,,
+,,,,rail0,rail,0000:18:00.0,,b83f:d203:0001:0000,leaf-1/7
+gpu-2,h100-sxm5x8,r2,B,,,,,,
+"""
+
+
+def test_a_line_a_device_adds_to_the_machine_above(tmp_path):
+    found = machine_file.read(_file(tmp_path, "fleet.csv", SLOTS_CSV))
+    assert found.errors == []
+    assert found.rows == [
+        {
+            "name": "gpu-1",
+            "sku": "h100-sxm5x8",
+            "rack": "r1",
+            "power_feed": "A",
+            "slots": [
+                {"slot": "gpu0", "kind": "gpu", "pci": "0000:1b:00.0", "serial": "165"},
+                {"slot": "gpu1", "kind": "gpu", "pci": "0000:43:00.0", "serial": "166"},
+                {
+                    "slot": "rail0",
+                    "kind": "rail",
+                    "pci": "0000:18:00.0",
+                    "guid": "b83f:d203:0001:0000",
+                    "switch_port": "leaf-1/7",
+                },
+            ],
+        },
+        {"name": "gpu-2", "sku": "h100-sxm5x8", "rack": "r2", "power_feed": "B"},
+    ]
+
+
+def test_a_line_a_device_that_contradicts_the_machine_is_named(tmp_path):
+    text = SLOTS_CSV.replace("gpu-1,h100-sxm5x8,r1,A,gpu1", "gpu-1,h100-sxm5x8,r9,A,gpu1")
+    assert machine_file.read(_file(tmp_path, "fleet.csv", text)).errors == [
+        "line 3: rack: 'r9' is not that of the line above"
+    ]
