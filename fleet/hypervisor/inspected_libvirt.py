@@ -54,7 +54,7 @@ def parse(output: Output, nonce: str, networks: Sequence[str], machine: str) -> 
         kinds={} if capabilities is None else _kinds(capabilities),
         qemu=None if capabilities is None else _qemu(capabilities),
         networks={
-            name: _network(found.get(("info", name), _NOTHING), found.get(("network", name), _NOTHING))
+            name: read_network(found.get(("info", name), _NOTHING), found.get(("network", name), _NOTHING))
             for name in networks
         },
     )
@@ -87,7 +87,7 @@ def _qemu(capabilities: Element) -> tuple[int, int] | None:
     return None
 
 
-def _network(info: Section, shown: Section) -> Network | None:
+def read_network(info: Section, shown: Section) -> Network | None:
     xml = _xml(shown)
     if info.status != 0 or xml is None:
         return None

@@ -24,7 +24,7 @@ def rows(machine: Machine, libvirt: Libvirt, needs: Needs | None) -> Iterator[Ro
     if not needs.networks:
         yield met("network", "not needed: the domain template names no libvirt network")
     for name in needs.networks:
-        yield _network(machine, name, libvirt.networks.get(name))
+        yield network(machine, name, libvirt.networks.get(name))
 
 
 def unreached(machine: Machine, why: str, asked: bool) -> Iterator[Row]:
@@ -74,25 +74,25 @@ def _qemu(libvirt: Libvirt, needs: Needs) -> Row:
     return met("qemu", f"type {needs.kind} by {needs.emulator or ', '.join(sorted(emulators))}")
 
 
-def _network(machine: Machine, name: str, network: Network | None) -> Row:
+def network(machine: Machine, name: str, seen: Network | None) -> Row:
     row = f"network {name}"
-    if network is None:
+    if seen is None:
         return missing(
             row, f"libvirt has no network {name}", f"`virsh net-define {name}.xml` (the XML is in docs/first-host.md)"
         )
-    if network.forward is not None:
+    if seen.forward is not None:
         return missing(
             row,
-            f"it leads elsewhere: <forward mode='{network.forward}'/>",
+            f"it leads elsewhere: <forward mode='{seen.forward}'/>",
             f"`virsh net-edit {name}`: remove <forward>; then `virsh net-destroy {name}` and `virsh net-start {name}`",
         )
-    if not network.active:
+    if not seen.active:
         return missing(row, "it is not active", f"`virsh net-start {name}` and `virsh net-autostart {name}`")
-    if not network.autostart:
+    if not seen.autostart:
         return missing(row, "it is active, and will not be after a boot", f"`virsh net-autostart {name}`")
     guest = ipaddress.ip_address(machine.guest_address)
-    if not any(guest in subnet for subnet in network.addresses):
-        subnets = ", ".join(str(subnet) for subnet in network.addresses) or "none"
+    if not any(guest in subnet for subnet in seen.addresses):
+        subnets = ", ".join(str(subnet) for subnet in seen.addresses) or "none"
         return missing(
             row,
             f"the test VM's address {guest} is not in its subnets: {subnets}",
