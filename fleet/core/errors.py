@@ -12,7 +12,7 @@ FleetError
 ├── StoreError              the database: full, or of a newer schema
 │   └── StoreBusy           it does not answer now; nothing was written
 │       └── StoreUnconfirmed  the answer to a commit was lost: it may have been written
-├── RemoteError             SSH to a host or a test VM
+├── RemoteError             SSH to a host or a test VM, a call to a receiver of webhooks
 │   ├── Unreachable         no connection, or it broke before the command was sent
 │   ├── LoginRefused        the host does not accept our user or key
 │   ├── HostKeyRefused      the host shows another key than the pinned one, or none is pinned
