@@ -21,6 +21,8 @@ from fleet.workflows.playbook import Playbook
 KIND = "validation"
 VACANCY = "vacancy"
 FIRST = "queued"
+PAUSED_LOOK_S = 60.0
+"""Between two looks of what waits for the end of a pause; the end wakes it (`wake`)."""
 ABORTABLE = ("queued", "preflight", "hooks", "place", "boot", "start", "checks")
 """Phases that an abort ends at once. The later ones only collect, clean up and settle; they are the way out anyhow."""
 
@@ -82,6 +84,11 @@ def _end_vacancy(session: Session, machine: str, why: str) -> None:
     before the machine's, in the order in which every worker locks them."""
     waiting = (RunRow.kind == VACANCY, RunRow.subject == machine, RunRow.ended_at.is_(None))
     session.execute(sa.update(RunRow).where(*waiting).values(ended_at=db_now(), why=why))
+
+
+def return_to_gate(session: Session, run: int) -> None:
+    """A run that may not begin yet holds no place in the budgets. Within the transaction that saves the run."""
+    session.get_one(RunRow, run).holds_budget = False
 
 
 def wake(session: Session) -> None:

@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
 from fleet.core.errors import FleetError, HypervisorBusy, RemoteError
-from fleet.core.model import TestVm
+from fleet.core.model import TestVm, Trigger
 from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.hypervisor.base import Placement
-from fleet.store import validations
+from fleet.store import site, validations
 from fleet.workflows import begin, closing, following, hooks, preflight, test_image
 from fleet.workflows.guest import GuestError, GuestRun
 from fleet.workflows.record import Record, ended_early, fence
@@ -101,7 +101,14 @@ def _give_up(world: World) -> Callable[[Work, Exception], Next]:
     return give_up
 
 
-def _queued(_world: World, _work: Work, record: Record) -> Next:
+def _queued(world: World, work: Work, record: Record) -> Next:
+    """What a person started goes through a pause; what started by itself waits for its end, and gives its place in the
+    budgets to the others meanwhile."""
+    with world.db.read() as session:
+        paused = site.get_paused(session)
+    if paused is not None and record.trigger != Trigger.MANUAL:
+        why = f"the fleet is paused by {paused['by']}"
+        return Next("queued", why, begin.PAUSED_LOOK_S, within=lambda s: begin.return_to_gate(s, work.run.id))
     if record.playbook.sku is None:
         return ended_early(record, "queued", record.playbook.sku_error)
     if not record.machine.ssh.address:

@@ -10,7 +10,7 @@ from fleet.core.errors import FleetError
 from fleet.core.model import Machine
 from fleet.core.states import State
 from fleet.engine.workflow import Next, Phase, Work, Workflow, ensure_run
-from fleet.store import attention, machines, validations
+from fleet.store import attention, machines, site, validations
 from fleet.workflows.record import fence
 from fleet.workflows.world import World
 
@@ -52,12 +52,13 @@ def _reap(world: World, work: Work) -> Next:
 
 
 def _reap_host(world: World, work: Work, machine: Machine) -> tuple[int, list[str]]:
-    """How many were removed, and the names of the domains that are not ours. The list of live validations is read after
-    the look: one that began in between is in it."""
+    """How many were removed, none while the fleet is paused, and the names of the domains that are not ours. The list of
+    live validations is read after the look: one that began in between is in it."""
     view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
     with world.db.read() as session:
-        live = validations.live_ids(session)
-    orphans = [d for d in view.domains if d.validation is not None and d.validation not in live]
+        live, paused = validations.live_ids(session), site.get_paused(session)
+    ours = [] if paused is not None else [d for d in view.domains if d.validation is not None]
+    orphans = [d for d in ours if d.validation not in live]
     for domain in orphans:
         assert domain.validation is not None
         work.guard()

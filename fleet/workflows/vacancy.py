@@ -76,7 +76,7 @@ def _await_clear(world: World, work: Work) -> Next:
     if machine.hold is not None:
         return Next(AWAIT_CLEAR, f"held by {machine.hold.owner}: {machine.hold.reason}", world.policy.departure_poll_s)
     if paused is not None and kept is None:
-        return Next(AWAIT_CLEAR, f"the fleet is paused by {paused['by']}", world.policy.departure_poll_s)
+        return Next(AWAIT_CLEAR, f"the fleet is paused by {paused['by']}", begin.PAUSED_LOOK_S)
     try:
         view = world.hypervisor.look(machine, Deadline.after(world.policy.call_deadline_s))
     except RemoteError as exc:
