@@ -101,6 +101,11 @@ class Machine:
     instances: tuple[Instance, ...] = ()
     vacated_because: Mapping[str, Any] = field(default_factory=dict)  # cause and signals of the last departure
 
+    @property
+    def claimable(self) -> bool:
+        """May a tenant be placed on it? What the scheduler is told of."""
+        return self.state is State.AVAILABLE and self.hold is None
+
 
 @dataclass(frozen=True)
 class TestVm:

@@ -79,8 +79,8 @@ def _people(session: Session, registry: CollectorRegistry) -> None:
 
 
 def _notices(session: Session, registry: CollectorRegistry) -> None:
-    pending = NoticeRow.delivered_at.is_(None)
-    count = Gauge("fleet_notices_pending", "Notices not delivered yet.", ("destination",), registry=registry)
+    pending = NoticeRow.acknowledged_at.is_(None)
+    count = Gauge("fleet_notices_pending", "Notices not acknowledged yet.", ("destination",), registry=registry)
     _fill(count, _by(session, NoticeRow.destination, pending))
     oldest = Gauge("fleet_notice_oldest_seconds", "Age of the oldest of them.", registry=registry)
     oldest.set(_age(session, NoticeRow.created_at, pending))

@@ -8,9 +8,13 @@ from sqlalchemy.orm import Session
 
 from fleet.core.errors import NotFound, Refused
 from fleet.core.ids import new_id
+from fleet.store import notices
 from fleet.store.database import db_now
 from fleet.store.page import Page, page
 from fleet.store.tables import AttentionRow
+
+OPEN, CLOSED = 1, 2
+"""The versions of a record, as notices have them: what is resolved is never open again, a new record is another one."""
 
 
 def need(session: Session, kind: str, subject: str, *, machine: str | None, reason: str, next_step: str) -> None:
@@ -20,12 +24,14 @@ def need(session: Session, kind: str, subject: str, *, machine: str | None, reas
             AttentionRow.kind == kind, AttentionRow.subject == subject, AttentionRow.resolved_at.is_(None)
         )
     )
-    if row is None:
-        row = AttentionRow(
-            id=new_id("att"), kind=kind, subject=subject, since=session.scalar(sa.select(db_now())) or 0.0
-        )
-        session.add(row)
-    row.machine, row.reason, row.next_step = machine, reason, next_step
+    if row is not None:
+        row.machine, row.reason, row.next_step = machine, reason, next_step
+        return
+    since = session.scalar(sa.select(db_now())) or 0.0
+    new = {"kind": kind, "subject": subject, "machine": machine, "reason": reason, "next_step": next_step}
+    row = AttentionRow(id=new_id("att"), since=since, **new)
+    session.add(row)
+    notices.put(session, notices.ATTENTION, notices.OPENED, row.id, OPEN, machine=machine, why=reason)
 
 
 def settle(
@@ -39,7 +45,9 @@ def settle(
         wanted.append(AttentionRow.kind == kind)
     if subject is not None:
         wanted.append(AttentionRow.subject == subject)
-    session.execute(sa.update(AttentionRow).where(*wanted).values(resolved_at=db_now(), resolved_by=by))
+    closed = sa.update(AttentionRow).where(*wanted).values(resolved_at=db_now(), resolved_by=by)
+    for id_, of in session.execute(closed.returning(AttentionRow.id, AttentionRow.machine)).all():
+        _tell_resolved(session, id_, of, by)
 
 
 def open_subjects(session: Session, kind: str) -> Sequence[str]:
@@ -57,7 +65,17 @@ def resolve(session: Session, id_: str, by: str) -> AttentionRow:
     if row.resolved_at is not None:
         raise Refused(f"attention record {id_} was already resolved by {row.resolved_by}")
     row.resolved_at, row.resolved_by = session.scalar(sa.select(db_now())), by
+    _tell_resolved(session, row.id, row.machine, by)
     return row
+
+
+def some(session: Session, ids: Sequence[str]) -> dict[str, AttentionRow]:
+    """Those of these ids that there are."""
+    return {row.id: row for row in session.scalars(sa.select(AttentionRow).where(AttentionRow.id.in_(ids)))}
+
+
+def _tell_resolved(session: Session, id_: str, machine: str | None, by: str) -> None:
+    notices.put(session, notices.ATTENTION, notices.RESOLVED, id_, CLOSED, machine=machine, why=f"resolved by {by}")
 
 
 def get(session: Session, id_: str) -> AttentionRow:

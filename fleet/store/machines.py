@@ -1,6 +1,6 @@
 """Machines: their record, their instances, their hold, and the one way to change their state."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 from fleet.core.errors import Conflict, NotFound
 from fleet.core.model import Hold, Instance, Machine, Slot, SlotKind, SshTarget
 from fleet.core.states import Move, State, advance
-from fleet.store import audit
+from fleet.store import audit, notices
 from fleet.store.audit import By
 from fleet.store.database import db_now
-from fleet.store.tables import InstanceRow, MachineRow, NoticeRow
+from fleet.store.tables import InstanceRow, MachineRow
 
 
 def now(session: Session) -> float:
@@ -27,6 +27,20 @@ def get(session: Session, name: str) -> Machine:
     if row is None:
         raise NotFound(f"there is no machine {name!r}; `fleet machine list` shows all")
     return _view(row, _instances(session, [name]).get(name, ()), now(session))
+
+
+def some(session: Session, names: Sequence[str]) -> dict[str, Machine]:
+    """Those of these names that there are."""
+    rows = session.scalars(sa.select(MachineRow).where(MachineRow.name.in_(names))).all()
+    instances, at = _instances(session, names), now(session)
+    return {row.name: _view(row, instances.get(row.name, ()), at) for row in rows}
+
+
+def hold_expired(session: Session) -> list[Machine]:
+    """Available machines whose hold has ended by itself: nobody has written that they can be claimed again."""
+    expires = MachineRow.hold["expires_at"].as_float()
+    ended = sa.select(MachineRow.name).where(MachineRow.state == State.AVAILABLE, expires <= db_now())
+    return [get(session, name) for name in session.scalars(ended.order_by(MachineRow.name))]
 
 
 def listed(session: Session, *, state: State | None = None, after: str = "", limit: int = 500) -> list[Machine]:
@@ -61,6 +75,8 @@ def add(session: Session, machine: Machine, by: By) -> None:
     for instance in machine.instances:
         add_instance(session, machine.name, instance.id, instance.kind)
     audit.write(session, by, "machine.added", machine=machine.name, detail={"sku": machine.sku, "state": machine.state})
+    if machine.state is State.AVAILABLE:
+        _tell(session, get(session, machine.name), notices.RETURNED, machine.state_why)
 
 
 def refresh(session: Session, seen: Machine, machine: Machine, by: By) -> None:
@@ -88,19 +104,10 @@ def move(
     _swap(session, seen, state=to, state_since=at, state_why=why, **also)
     more = {"was": seen.state, "now": to, "why": why, **(detail or {})}
     audit.write(session, by, f"machine.{how}", machine=seen.name, detail=more)
-    if notice := _notice(seen.state, to):
-        session.add(
-            NoticeRow(
-                destination="scheduler",
-                kind=notice,
-                machine=seen.name,
-                machine_version=seen.version + 1,
-                body={"why": why},
-                created_at=at,
-                due_at=at,
-            )
-        )
-    return get(session, seen.name)
+    moved = get(session, seen.name)
+    if kind := _notice(seen, moved):
+        _tell(session, moved, kind, why)
+    return moved
 
 
 def set_hold(session: Session, seen: Machine, hold: Hold | None, by: By) -> Machine:
@@ -108,7 +115,11 @@ def set_hold(session: Session, seen: Machine, hold: Hold | None, by: By) -> Mach
     _swap(session, seen, hold=None if hold is None else asdict(hold))
     action, detail = ("machine.unheld", {}) if hold is None else ("machine.held", asdict(hold))
     audit.write(session, by, action, machine=seen.name, detail=detail)
-    return get(session, seen.name)
+    put = get(session, seen.name)
+    if put.state is State.AVAILABLE:
+        why = f"the hold was lifted by {by.actor}" if hold is None else f"held by {hold.owner}: {hold.reason}"
+        _tell(session, put, notices.UNHELD if hold is None else notices.HELD, why)
+    return put
 
 
 def touch(session: Session, seen: Machine) -> None:
@@ -137,15 +148,19 @@ def _swap(session: Session, seen: Machine, **values: Any) -> None:
         raise Conflict(f"{seen.name} changed since it was read; look again")
 
 
-def _notice(was: State, to: State) -> str | None:
+def _notice(was: Machine, now: Machine) -> str | None:
     """Which moves the provider's scheduler must hear of: the pool shrinks, the pool grows, a machine is condemned."""
-    if to is State.AVAILABLE:
-        return "pool.returned"
-    if to is State.FAILED:
-        return "pool.condemned"
-    if was is State.AVAILABLE and to is not State.ALLOCATED:
-        return "pool.withdrawn"
-    return None
+    if now.state is State.FAILED:
+        return notices.CONDEMNED
+    if was.claimable is now.claimable:
+        return None
+    if now.claimable:
+        return notices.RETURNED
+    return notices.ALLOCATED if now.state is State.ALLOCATED else notices.WITHDRAWN
+
+
+def _tell(session: Session, machine: Machine, kind: str, why: str) -> None:
+    notices.put(session, notices.SCHEDULER, kind, machine.name, machine.version, machine=machine.name, why=why)
 
 
 def _connection(machine: Machine) -> dict[str, Any]:
@@ -160,7 +175,7 @@ def _connection(machine: Machine) -> dict[str, Any]:
     }
 
 
-def _instances(session: Session, names: list[str]) -> dict[str, tuple[Instance, ...]]:
+def _instances(session: Session, names: Sequence[str]) -> dict[str, tuple[Instance, ...]]:
     found: dict[str, tuple[Instance, ...]] = {}
     for row in session.scalars(sa.select(InstanceRow).where(InstanceRow.machine.in_(names)).order_by(InstanceRow.id)):
         found[row.machine] = (*found.get(row.machine, ()), Instance(row.id, row.kind, row.since))

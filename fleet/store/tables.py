@@ -276,23 +276,23 @@ class IdempotencyRow(Base):
 
 
 class NoticeRow(Base):
-    """The outbox: what was promised to the outside, written with the move that promises it. What is sent is rebuilt from the
-    present state; the row says only that something is to be sent, and how far that is."""
+    """The outbox: what was promised to the outside, written with the change that promises it. What is sent is rebuilt from
+    the present state; the row says only that something is to be told of its subject, and how far that is."""
 
     __tablename__ = "notice"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     destination: Mapped[str]  # scheduler, attention
     kind: Mapped[str]
+    subject: Mapped[str]  # the machine's name, the attention record's id
+    version: Mapped[int]  # of the subject: the acknowledgement of one covers all that are not newer
     machine: Mapped[str | None] = mapped_column(index=True)
-    machine_version: Mapped[int | None]
-    subject: Mapped[str | None]  # the attention record's id
     body: Mapped[dict[str, Any]]
     created_at: Mapped[float]
     due_at: Mapped[float]
-    attempts: Mapped[int] = mapped_column(default=0)
+    attempts: Mapped[int] = mapped_column(default=0)  # how often it was answered with an error
     last_error: Mapped[str | None]
-    delivered_at: Mapped[float | None]
-    acknowledged_at: Mapped[float | None]
+    delivered_at: Mapped[float | None]  # the receiver has had it
+    acknowledged_at: Mapped[float | None]  # the receiver goes by it; until then it is sent again
     acknowledged_by: Mapped[str | None]
 
     __table_args__ = (
@@ -300,9 +300,10 @@ class NoticeRow(Base):
             "notice_due",
             "destination",
             "due_at",
-            sqlite_where=sa.text("delivered_at IS NULL"),
-            postgresql_where=sa.text("delivered_at IS NULL"),
+            sqlite_where=sa.text("acknowledged_at IS NULL"),
+            postgresql_where=sa.text("acknowledged_at IS NULL"),
         ),
+        sa.Index("notice_of", "destination", "subject"),
     )
 
 

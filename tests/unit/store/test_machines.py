@@ -45,7 +45,7 @@ def actions(db: Database) -> list[str]:
 
 def notices(db: Database) -> list[tuple[str, int]]:
     with db.read() as session:
-        return [(n.kind, n.machine_version) for n in session.scalars(sa.select(NoticeRow).order_by(NoticeRow.id))]
+        return [(n.kind, n.version) for n in session.scalars(sa.select(NoticeRow).order_by(NoticeRow.id))]
 
 
 def test_a_record_comes_back_as_it_went_in(db: Database) -> None:
@@ -69,14 +69,14 @@ def test_a_move_brings_its_audit_entry_and_its_notice(db: Database) -> None:
     moved = move(db, get(db, "m1"), Move.WITHDRAW, hold=None)
     assert (moved.state, moved.version, moved.state_why) == (State.VACATED, 2, "because")
     assert actions(db) == ["machine.added", "machine.withdrawn"]
-    assert notices(db) == [("pool.withdrawn", 2)]
+    assert notices(db) == [("pool.returned", 1), ("pool.withdrawn", 2)]
 
 
 def test_an_illegal_move_leaves_nothing(db: Database) -> None:
     add(db, "m1")
     with pytest.raises(IllegalMove, match="a machine that is available cannot be vacated"):
         move(db, get(db, "m1"), Move.VACATE)
-    assert (get(db, "m1").version, actions(db), notices(db)) == (1, ["machine.added"], [])
+    assert (get(db, "m1").version, actions(db), notices(db)) == (1, ["machine.added"], [("pool.returned", 1)])
 
 
 def test_who_read_an_older_record_changes_nothing(db: Database) -> None:

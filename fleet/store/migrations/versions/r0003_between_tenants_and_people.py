@@ -78,17 +78,17 @@ def _notices() -> None:
     """Nothing was ever sent by the releases before: their rows are due, and the scheduler hears of the present state."""
     op.add_column("notice", sa.Column("destination", sa.String(), nullable=True))
     op.add_column("notice", sa.Column("due_at", sa.Double(), nullable=True))
-    op.execute("UPDATE notice SET destination = 'scheduler', due_at = created_at")
     op.add_column("notice", sa.Column("subject", sa.String(), nullable=True))
+    op.execute("UPDATE notice SET destination = 'scheduler', due_at = created_at, subject = machine")
     op.add_column("notice", sa.Column("last_error", sa.String(), nullable=True))
     op.add_column("notice", sa.Column("acknowledged_at", sa.Double(), nullable=True))
     op.add_column("notice", sa.Column("acknowledged_by", sa.String(), nullable=True))
     with op.batch_alter_table("notice") as notice:
         notice.alter_column("destination", existing_type=sa.String(), nullable=False)
         notice.alter_column("due_at", existing_type=sa.Double(), nullable=False)
+        notice.alter_column("subject", existing_type=sa.String(), nullable=False)
         notice.alter_column("machine", existing_type=sa.String(), nullable=True)
-        notice.alter_column("machine_version", existing_type=sa.Integer(), nullable=True)
-    undelivered = sa.text("delivered_at IS NULL")
-    op.create_index(
-        "notice_due", "notice", ["destination", "due_at"], sqlite_where=undelivered, postgresql_where=undelivered
-    )
+        notice.alter_column("machine_version", existing_type=sa.Integer(), new_column_name="version")
+    waiting = sa.text("acknowledged_at IS NULL")
+    op.create_index("notice_due", "notice", ["destination", "due_at"], sqlite_where=waiting, postgresql_where=waiting)
+    op.create_index("notice_of", "notice", ["destination", "subject"])
