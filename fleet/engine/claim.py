@@ -27,7 +27,10 @@ class Budgets:
 def idle(db: Database, workflows: Mapping[str, Workflow]) -> bool:
     """Is nothing due? Reads without a lock, so that an idle worker costs no writes."""
     with db.read() as session:
-        return session.scalar(sa.select(RunRow.id).where(*_due(workflows)).limit(1)) is None
+        if session.scalar(sa.select(RunRow.id).where(*_due(workflows)).limit(1)) is not None:
+            return False
+        awake = _asleep_no_more(workflows)
+        return awake is None or session.scalar(awake.limit(1)) is None
 
 
 def claim(
@@ -36,6 +39,7 @@ def claim(
     """Take the oldest due run: epoch + 1, lease from now. Gate phases only within the budgets. A run in a phase that
     these workflows do not have is left to a worker of the version that has it."""
     with db.begin() as session:
+        _wake(session, workflows)
         oldest = sa.select(RunRow, db_now()).where(*_due(workflows)).order_by(RunRow.due_at, RunRow.id).limit(1)
         if not db.is_sqlite:
             # Whoever waits for a row that another worker is claiming would only find it gone; PostgreSQL looks at the
@@ -149,6 +153,27 @@ def _due(workflows: Mapping[str, Workflow]) -> list[sa.ColumnElement[bool]]:
     now = db_now()
     known = [sa.and_(RunRow.kind == kind, RunRow.phase.in_(w.phases)) for kind, w in workflows.items()]
     return [RunRow.ended_at.is_(None), sa.or_(*known), RunRow.due_at <= now, RunRow.lease_until <= now]
+
+
+def _asleep_no_more(workflows: Mapping[str, Workflow]) -> sa.Select[int] | None:
+    """Runs that are due before their time. Whose last step failed sleeps on: its backoff is not for nothing."""
+    conditions = [
+        sa.and_(RunRow.kind == kind, RunRow.phase.in_(w.phases), w.awake)
+        for kind, w in workflows.items()
+        if w.awake is not None
+    ]
+    if not conditions:
+        return None
+    now = db_now()
+    asleep = (RunRow.ended_at.is_(None), RunRow.attempts == 0, RunRow.due_at > now, RunRow.lease_until <= now)
+    return sa.select(RunRow.id).where(*asleep, sa.or_(*conditions))
+
+
+def _wake(session: Session, workflows: Mapping[str, Workflow]) -> None:
+    """Due from now on, and so in turn with all others. Whoever is at work on one looks again anyhow."""
+    awake = _asleep_no_more(workflows)
+    if awake is not None and (woken := session.scalars(awake.with_for_update(skip_locked=True)).all()):
+        session.execute(sa.update(RunRow).where(RunRow.id.in_(woken)).values(due_at=db_now()))
 
 
 def _at_gate(workflows: Mapping[str, Workflow]) -> sa.ColumnElement[bool]:

@@ -72,10 +72,14 @@ class Phase:
 
 @dataclass(frozen=True)
 class Workflow:
+    """`awake`: a condition on the run's row and whatever else is in the database, under which a run is due before its time.
+    Whoever makes it true need not know the run, nor touch its row."""
+
     kind: str
     phases: Mapping[str, Phase]
     abort: "Handler"  # what follows an abort request in an abortable phase
     give_up: Callable[["Work", Exception], Next]
+    awake: sa.ColumnElement[bool] | None = None
 
 
 class Work:
