@@ -73,9 +73,10 @@ def test_a_secret_that_is_none_is_said_without_being_shown(server: HTTPServer, t
 
 
 def test_a_receiver_that_is_away_was_certainly_told_nothing() -> None:
-    with socket.socket() as nobody, pytest.raises(Unreachable) as caught:
+    with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # ours, and nobody listens
-        post(f"http://127.0.0.1:{nobody.getsockname()[1]}/")
+        with pytest.raises(Unreachable) as caught:
+            post(f"http://127.0.0.1:{nobody.getsockname()[1]}/")
     assert not caught.value.effect_unknown
 
 

@@ -41,7 +41,7 @@ class Hosts:
     lost: set[str] = field(default_factory=set)  # PCI addresses that do not answer
     missing: set[str] = field(default_factory=set)  # PCI addresses at which there is nothing
     removed: list[tuple[str, str]] = field(default_factory=list)
-    image: ImageView = ImageView({"image": "0" * 64})
+    image: ImageView = field(default_factory=lambda: ImageView({"image": "0" * 64}))
 
     def look(self, machine: Machine, deadline: Deadline) -> HostView:
         if machine.name in self.away:
