@@ -62,6 +62,14 @@ class Api:
         with self.db.begin() as session:
             return tokens.create(session, f"{role}-test", role, expires_in_s)[1]
 
+    def ended(self, role: Role, how: str) -> str:
+        """A token that was good once; `how` is `expired` or `revoked`."""
+        with self.db.begin() as session:
+            row, token = tokens.create(session, f"{role}-{how}", role, -1.0 if how == "expired" else None)
+            if how == "revoked":
+                tokens.revoke(session, row.id)
+            return token
+
     def headers(self, role: Role = Role.ADMIN) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._tokens[role]}"}
 

@@ -4,62 +4,90 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 
-from fleet.api.app import create_app
 from fleet.api.gate import Gate
-from fleet.service.access import MAY, Action, Role
+from fleet.core.clock import SystemClock
+from fleet.service.access import MAY, Role, Strangers
 from fleet.service.tokens import ensure_first_token
 from fleet.store.database import Database
+from tests.integration.api.routes import guarded, routes
+
+DENIED = ("unauthenticated", "forbidden")
 
 
-def routes(api: Any) -> list[APIRoute]:
-    found: list[APIRoute] = []
-
-    def walk(items: Any) -> None:
-        for item in items:
-            if isinstance(item, APIRoute):
-                found.append(item)
-            else:
-                walk(getattr(getattr(item, "original_router", item), "routes", ()))
-
-    walk(create_app(api.services).routes)
-    return found
-
-
-def addressed(route: APIRoute) -> str:
-    path = route.path.replace("{machine}", "lab-01").replace("{measurement}", "nccl").replace("{stream}", "stdout")
-    for name in ("validation", "ticket", "token", "attention_id", "approval"):
-        path = path.replace(f"{{{name}}}", "abc-0")
-    return path
+def denials(api: Any) -> list[tuple[str, ...]]:
+    """Actor, source, action, target and code of what was refused, oldest first."""
+    entries = api.get("/v1/audit?limit=500&allowed=false&order=oldest")["items"]
+    return [
+        (e["actor"], e["source"], e["action"], e["object"], e["detail"]["code"])
+        for e in entries
+        if e["detail"]["code"] in DENIED
+    ]
 
 
 def test_every_route_but_health_is_behind_the_gate(api: Any) -> None:
     open_ = {route.path for route in routes(api) if not isinstance(route, Gate)}
     assert open_ == {"/healthz", "/readyz", "/metrics"}
-    assert len(routes(api)) > 30
+    assert len(guarded(api)) > 30
 
 
 @pytest.mark.parametrize("role", list(Role))
 def test_a_role_reaches_what_the_table_says_and_nothing_else(api: Any, role: Role) -> None:
-    for route in routes(api):
-        if not isinstance(route, Gate):
-            continue
-        [method] = route.methods or {"GET"}
-        answer = api.http.request(method, addressed(route), headers=api.headers(role), json=None)
+    for method, path, action in guarded(api):
+        before = denials(api)
+        answer = api.http.request(method, path, headers=api.headers(role), json=None)
         refused = answer.status_code == 403
-        assert refused == (Action(route.name) not in MAY[role]), f"{role} {method} {route.path}: {answer.text}"
+        assert refused == (action not in MAY[role]), f"{role} {method} {path}: {answer.text}"
         assert answer.status_code not in (401, 500), answer.text
+        if refused:
+            [entry] = denials(api)[len(before) :]
+            assert entry == (f"{role}-test", "127.0.0.1", action, f"{method} {path}", "forbidden")
 
 
-def test_without_a_token_nothing_is_said(api: Any) -> None:
-    for route in routes(api):
-        if isinstance(route, Gate):
-            [method] = route.methods or {"GET"}
-            answer = api.http.request(method, addressed(route), content=b"{not even json")
-            assert answer.status_code == 401
-            assert answer.headers["www-authenticate"].startswith("Bearer")
-            assert answer.json()["code"] == "unauthenticated"
+@pytest.mark.parametrize("state", ["expired", "revoked"])
+@pytest.mark.parametrize("role", list(Role))
+def test_a_token_that_has_ended_reaches_nothing_in_any_role(api: Any, role: Role, state: str) -> None:
+    headers = {"Authorization": f"Bearer {api.ended(role, state)}"}
+    asked = guarded(api)
+    for method, path, _action in asked:
+        answer = api.http.request(method, path, headers=headers, content=b"{not even json")
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
+        assert ("was revoked" if state == "revoked" else "has expired") in answer.json()["detail"]
+    who = (f"{role}-{state}", "127.0.0.1")
+    assert denials(api) == [(*who, action, f"{method} {path}", "unauthenticated") for method, path, action in asked]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer flt_nobody-ever-had-this"}], ids=["none", "wrong"])
+def test_a_stranger_is_told_nothing_and_written_down_once_a_minute(api: Any, headers: dict[str, str]) -> None:
+    for method, path, _action in guarded(api):
+        answer = api.http.request(method, path, headers=headers, content=b"{not even json")
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    first, path, action = guarded(api)[0]
+    assert denials(api) == [("nobody", "127.0.0.1", action, f"{first} {path}", "unauthenticated")]
+
+
+class Turned(SystemClock):
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_strangers_fill_no_database() -> None:
+    clock = Turned()
+    strangers = Strangers(per_minute=3, clock=clock)
+    assert [strangers.take(source) for source in ("a", "a", "b", None, None, "c")] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    clock.now += 61.0
+    assert strangers.take("c")
+    assert strangers.take("a")
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic Zm9v", "Bearer flt_unknown", "Bearer \xe9"])
