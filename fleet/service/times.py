@@ -1,11 +1,10 @@
 """Times as people and programs read them: RFC 3339 in UTC."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
+from fleet.core.times import stamp
 
-def stamp(seconds: float) -> str:
-    """`2026-11-30T08:11:43.250Z` from seconds since the epoch."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+__all__ = ["seconds", "stamp", "stamp_or_none"]
 
 
 def stamp_or_none(seconds: float | None) -> str | None:

@@ -50,22 +50,22 @@ def put(
     )
 
 
-def is_due(destination: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+def is_due(destination: str | sa.SQLColumnExpression[str]) -> sa.ColumnElement[bool]:
     """Is there something to send now?"""
     return sa.exists().where(*_open(destination), NoticeRow.due_at <= db_now())
 
 
 def batch(session: Session, destination: str, limit: int) -> Sequence[NoticeRow]:
-    """What to send next: the newest notice of each subject that has one due, those that wait longest first."""
+    """What to send next: the newest notice of each subject that has one due, the least tried and longest waiting first."""
+    tries = sa.func.max(NoticeRow.attempts)
     due = (
         sa.select(NoticeRow.subject)
         .where(*_open(destination), NoticeRow.due_at <= db_now())
         .group_by(NoticeRow.subject)
-        .order_by(sa.func.min(NoticeRow.due_at), NoticeRow.subject)
+        .order_by(tries, sa.func.min(NoticeRow.due_at), NoticeRow.subject)
     )
-    tries = sa.func.max(NoticeRow.attempts)
-    subjects = session.scalars(due.having(tries < ALONE_AFTER).limit(limit)).all()
-    subjects = subjects or session.scalars(due.having(tries >= ALONE_AFTER).limit(1)).all()
+    together = session.scalars(due.having(tries < ALONE_AFTER).limit(limit)).all()
+    subjects = together or session.scalars(due.limit(1)).all()
     newest = (
         sa.select(sa.func.max(NoticeRow.id))
         .where(*_open(destination), NoticeRow.subject.in_(subjects))
@@ -99,9 +99,12 @@ def failed(session: Session, destination: str, subjects: Collection[str], error:
     )
 
 
-def postpone(session: Session, destination: str, until: float) -> None:
-    """Nothing for this destination is due before `until`, by the database's clock."""
-    session.execute(sa.update(NoticeRow).where(*_open(destination), NoticeRow.due_at < until).values(due_at=until))
+def postpone(session: Session, destination: str, until: float, subjects: Collection[str] | None = None) -> None:
+    """Nothing for this destination, or nothing of these subjects, is due before `until`, by the database's clock."""
+    wanted = [*_open(destination), NoticeRow.due_at < until]
+    if subjects is not None:
+        wanted.append(NoticeRow.subject.in_(subjects))
+    session.execute(sa.update(NoticeRow).where(*wanted).values(due_at=until))
 
 
 def acknowledge(session: Session, id_: int, by: str) -> NoticeRow:
@@ -193,5 +196,5 @@ def standing(row: NoticeRow) -> Standing:
     return Standing.PENDING if row.delivered_at is None else Standing.DELIVERED
 
 
-def _open(destination: str | sa.ColumnElement[str]) -> tuple[sa.ColumnElement[bool], ...]:
+def _open(destination: str | sa.SQLColumnExpression[str]) -> tuple[sa.ColumnElement[bool], ...]:
     return NoticeRow.destination == destination, NoticeRow.acknowledged_at.is_(None)

@@ -23,7 +23,7 @@ VACANCY = "vacancy"
 FIRST = "queued"
 PAUSED_LOOK_S = 60.0
 """Between two looks of what waits for the end of a pause; the end wakes it (`wake`)."""
-ABORTABLE = ("queued", "preflight", "hooks", "place", "boot", "start", "checks")
+ABORTABLE = ("queued", "withdrawal", "preflight", "hooks", "place", "boot", "start", "checks")
 """Phases that an abort ends at once. The later ones only collect, clean up and settle; they are the way out anyhow."""
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import aliased
 from fleet.core.states import STABLE, State
 from fleet.store import events
 from fleet.store.database import db_now
-from fleet.store.tables import AttentionRow, EventRow, MachineRow, RunRow, SiteRow, TicketRow
+from fleet.store.tables import AttentionRow, EventRow, MachineRow, NoticeRow, RunRow, SiteRow, TicketRow
 from fleet.workflows import begin, inspection
 from fleet.workflows.world import World
 
@@ -23,6 +23,7 @@ _UNTAKEN_S = 10 * _MINUTE_S
 _HOPELESS_ATTEMPTS = 20  # far beyond any phase's patience: giving up fails as well, such as on a record nobody can read
 
 PHASES: Mapping[tuple[str, str], Callable[[World], float]] = {
+    ("validation", "withdrawal"): lambda world: world.policy.withdrawal_deadline_s + _SLACK_S,
     ("validation", "preflight"): lambda world: world.policy.device_return_s + _SLACK_S,
     ("validation", "hooks"): lambda world: sum(hook.deadline_s for hook in world.hooks) + _SLACK_S,
     ("validation", "place"): lambda world: world.policy.place_deadline_s + _SLACK_S,
@@ -43,7 +44,7 @@ GATES: Mapping[tuple[str, str], float] = {("validation", "queued"): _DAY_S}
 TELLS_ITSELF: Mapping[tuple[str, str], str] = {("vacancy", "await_clear"): "vacancy"}
 """Phases that end by somebody else's doing, and the kind of the record by which their own handler tells of it."""
 
-PERPETUAL = frozenset({"sweep", "watchdog"})
+PERPETUAL = frozenset({"sweep", "watchdog", "delivery"})
 """Kinds whose one run goes round for ever. They are late when they are not taken, or fail again and again."""
 
 
@@ -175,6 +176,20 @@ def _hold(_world: World) -> Late:
     ).where(_held(), _longer_than(since, 7 * _DAY_S))
 
 
+def _notices(_world: World) -> Late:
+    return (
+        sa.select(
+            NoticeRow.destination.label("subject"),
+            sa.null().label("machine"),
+            sa.func.min(NoticeRow.created_at).label("since"),
+            sa.func.count().label("count"),
+            sa.func.coalesce(sa.func.max(NoticeRow.last_error), "not acknowledged").label("error"),
+        )
+        .where(NoticeRow.acknowledged_at.is_(None), _longer_than(NoticeRow.created_at, 15 * _MINUTE_S))
+        .group_by(NoticeRow.destination)
+    )
+
+
 def _pause(_world: World) -> Late:
     since = SiteRow.paused["since"].as_float()
     return sa.select(
@@ -228,6 +243,13 @@ RULES = (
         _hold,
         "{machine} is held by {owner} since {since}: {reason}",
         "ask {owner}; `fleet machine unhold {machine}` gives it back, `fleet machine hold` renews it",
+    ),
+    Rule(
+        "notices",
+        _notices,
+        "{count} notices to the receiver {subject} are not acknowledged, the oldest since {since}: {error}",
+        "see that what `{subject}.url` in the settings names is up and has the secret; `fleet notice list` shows what waits,"
+        " `fleet notice ack ID` says for the receiver that it knows",
     ),
     Rule(
         "pause",

@@ -1,6 +1,6 @@
 """The main job, phase by phase. Each handler looks at the world, does at most one act, and names the next phase.
 
-queued -> preflight (-> hooks -> preflight) -> place -> boot -> start -> checks -> collect -> teardown -> settle
+queued (-> withdrawal) -> preflight (-> hooks -> preflight) -> place -> boot -> start -> checks -> collect -> teardown -> settle
 
 An abort, an error that persists, or a deadline before `collect` leads into the last three: whatever was started is
 cleaned up, whatever was measured is judged. The handlers up to `checks` are here; ``closing`` has the way out."""
@@ -16,7 +16,7 @@ from fleet.core.model import TestVm, Trigger
 from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.hypervisor.base import Placement
 from fleet.store import site, validations
-from fleet.workflows import begin, closing, following, hooks, preflight, test_image
+from fleet.workflows import begin, closing, following, hooks, preflight, test_image, withdrawal
 from fleet.workflows.guest import GuestError, GuestRun
 from fleet.workflows.record import Record, ended_early, fence
 from fleet.workflows.world import World
@@ -29,6 +29,7 @@ _LOOK_S = 2.0  # between two looks at something that takes minutes
 def workflow(world: World) -> Workflow:
     handlers: dict[str, Callable[[World, Work, Record], Next]] = {
         "queued": _queued,
+        "withdrawal": withdrawal.withdrawal,
         "preflight": preflight.preflight,
         "hooks": hooks.hooks,
         "place": _place,
@@ -83,7 +84,7 @@ def _abort(world: World, work: Work, record: Record) -> Next:
     """Before a VM is placed nobody takes one down later: this is the last look. While checks run, what has ended in the
     guest is evidence, also of a failure."""
     phase = work.run.phase
-    data = preflight.last_look(world, record) if phase in ("preflight", "hooks") else {}
+    data = preflight.last_look(world, record) if phase in ("withdrawal", "preflight", "hooks") else {}
     then = ended_early(record, phase, work.run.abort_reason or "aborted", data, by=work.run.abort_by)
     return replace(then, within=following.last_outputs(world, record)) if phase == "checks" else then
 
@@ -115,6 +116,8 @@ def _queued(world: World, work: Work, record: Record) -> Next:
         return ended_early(record, "queued", f"no SSH address is recorded for {record.machine.name}")
     if gap := record.playbook.slot_gap(record.machine):
         return ended_early(record, "queued", gap)
+    if withdrawal.is_awaited(world, record):
+        return Next(withdrawal.PHASE, "its turn has come; the scheduler must know first")
     return Next("preflight", "its turn has come")
 
 

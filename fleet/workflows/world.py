@@ -9,6 +9,7 @@ from fleet.hooks.base import Hook
 from fleet.hypervisor.base import Hypervisor
 from fleet.store.database import Database
 from fleet.store.evidence import EvidenceStore
+from fleet.webhook.receiver import Receiver
 from playbooks.loader import Library
 
 
@@ -24,6 +25,7 @@ class Policy:
     guest_silence_s: float = 180.0  # how long the test VM may be unreachable while checks run
     teardown_deadline_s: float = 900.0
     device_return_s: float = 60.0  # devices may need this long after the VM is gone
+    withdrawal_deadline_s: float = 600.0  # from the withdrawal until the scheduler must have acknowledged it
     departure_deadline_s: float = 1800.0  # from the event until the tenant's domain must be gone
     departure_poll_s: float = 5.0
     abort_retries_s: tuple[float, ...] = (60.0, 300.0, 900.0)  # waits before automatic retries of a vacated machine
@@ -51,3 +53,5 @@ class World:
     image: Mapping[str, Any] = field(default_factory=dict)  # digest, and versions of what is in it
     policy: Policy = Policy()
     hooks: tuple[Hook, ...] = ()  # asked before a test VM is placed, in this order
+    scheduler: Receiver | None = None  # the provider's: hears which machines can be claimed
+    attention_hook: Receiver | None = None  # whatever tells people that something waits for them

@@ -27,10 +27,11 @@ RELEASED = {
     "0001": {"validation": _FIRST, "vacancy": ("await_clear",), "sweep": ("reap",)},
     "0002": {"validation": _FIRST, "vacancy": ("await_clear",), "sweep": ("reap",)},
     "0003": {
-        "validation": ("queued", "preflight", "hooks", *_FIRST[2:]),
+        "validation": ("queued", "withdrawal", "preflight", "hooks", *_FIRST[2:]),
         "vacancy": ("await_clear",),
         "sweep": ("reap",),
         "watchdog": ("look",),
+        "delivery": ("send",),
         "inspection": ("look", "image"),
     },
 }

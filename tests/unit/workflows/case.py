@@ -14,6 +14,7 @@ from fleet.store import machines, site
 from fleet.store.audit import By
 from fleet.store.database import Database
 from fleet.store.tables import AttentionRow, RunRow, ValidationRow
+from fleet.webhook.receiver import Receiver
 from fleet.workflows import begin, revalidation
 from fleet.workflows.playbook import Playbook
 from fleet.workflows.world import Policy
@@ -37,9 +38,10 @@ class Case:
         policy: Policy = PATIENT,
         hooks: tuple[Hook, ...] = (),
         hosts: Hosts | None = None,
+        scheduler: Receiver | None = None,
     ) -> None:
         self.db, self.hosts = db, hosts or Hosts()
-        outside = replace(world(db, self.hosts, folder, policy), hooks=hooks)
+        outside = replace(world(db, self.hosts, folder, policy), hooks=hooks, scheduler=scheduler)
         self.worker = Worker(db, [revalidation.workflow(outside)], threads=1)
         with db.begin() as session:
             site.set_mode(session, "enforce", BY)

@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 from fleet.core.model import Hold, Machine, SshTarget
 from fleet.core.states import State
 from fleet.engine.workflow import open_run
-from fleet.store import machines, site, tickets
+from fleet.store import machines, notices, site, tickets
 from fleet.store.audit import By
 from fleet.store.database import Database
-from fleet.store.tables import AttentionRow, EventRow, MachineRow, RunRow, TicketRow, ValidationRow
+from fleet.store.tables import AttentionRow, EventRow, MachineRow, NoticeRow, RunRow, TicketRow, ValidationRow
 from fleet.workflows import watchdog
 from fleet.workflows.deadlines import RULES
 from tests.unit.workflows.hosts import Hosts, world
@@ -97,6 +97,12 @@ def pause(session: Session) -> None:
     row.paused = {**(row.paused or {}), "since": ago(session)}
 
 
+def untold(session: Session) -> None:
+    notices.put(session, notices.SCHEDULER, notices.WITHDRAWN, "m1", 2, machine="m1", why="because")
+    session.flush()
+    session.execute(sa.update(NoticeRow).values(created_at=ago(session)))
+
+
 LATE: Mapping[str, Callable[[Session], None]] = {
     "stuck": stuck,
     "overdue": overdue,
@@ -106,6 +112,7 @@ LATE: Mapping[str, Callable[[Session], None]] = {
     "fixed": fixed,
     "hold": hold,
     "pause": pause,
+    "notices": untold,
 }
 
 
@@ -149,4 +156,5 @@ def forget_all(session: Session) -> None:
     session.execute(sa.update(TicketRow).values(closed_at=now, state="closed"))
     session.execute(sa.update(EventRow).values(state="applied", applied_at=now))
     session.execute(sa.update(MachineRow).values(state="available", hold=sa.null()))
+    session.execute(sa.update(NoticeRow).values(acknowledged_at=now))
     site.get(session).paused = None

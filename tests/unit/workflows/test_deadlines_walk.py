@@ -109,6 +109,7 @@ WAITS = {
     "ticket.closed_at": "fixed",  # an open ticket is the hardware team's; a failed machine is stable
     "machine.hold": "hold",
     "site.paused": "pause",
+    "notice.acknowledged_at": "notices",
 }
 """Columns that are empty until something has happened, or full as long as something lasts, and the rule that tells."""
 
@@ -117,8 +118,7 @@ NO_WAITS = {
     "approval.decided_at": "has a record of attention from its first moment, and expires by the watchdog's round",
     "machine.handed_over_at": "a fact of the past",
     "validation.evidence_dropped_at": "retention's note",
-    "notice.delivered_at": "the delivery tells of a destination that takes none",
-    "notice.acknowledged_at": "the same",
+    "notice.delivered_at": "what was delivered and is not acknowledged waits on",
     "token.expires_at": "binds its owner",
     "token.revoked_at": "a person's act",
     "token.last_used_at": "a fact of the past",
