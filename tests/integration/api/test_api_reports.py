@@ -126,6 +126,31 @@ def test_attention_is_resolved_once_by_somebody(api: Any) -> None:
     assert api.audit()[1]["detail"]["note"] == "cable"
 
 
+def test_attention_is_shown_and_found_by_kind_and_standing(api: Any) -> None:
+    with api.db.begin() as session:
+        for kind in ("vacancy", "stuck"):
+            attention.need(session, kind, "lab-01", machine=None, reason=f"{kind} of it", next_step="look")
+    assert [row["kind"] for row in api.get("/v1/attention")["items"]] == ["vacancy", "stuck"]
+    [stuck] = api.get("/v1/attention?kind=stuck")["items"]
+    assert api.get(f"/v1/attention/{stuck['id']}") == stuck
+    assert (stuck["state"], stuck["reason"], stuck["next_step"]) == ("open", "stuck of it", "look")
+    api.post(f"/v1/attention/{stuck['id']}/resolve")
+    [resolved] = api.get("/v1/attention?state=resolved")["items"]
+    assert (resolved["id"], resolved["state"], resolved["resolved_by"]) == (stuck["id"], "resolved", "admin-test")
+    assert [row["kind"] for row in api.get("/v1/attention")["items"]] == ["vacancy"]
+    assert "no attention record 'att-0'" in api.get("/v1/attention/att-0", 404)["detail"]
+    assert "att-0" in api.post("/v1/attention/att-0/resolve", None, 404)["detail"]
+
+
+def test_the_mode_is_switched_with_who_and_why(api: Any) -> None:
+    assert api.post("/v1/site/mode", {"mode": "enforce", "reason": "a month without a wrong one"})["mode"] == "enforce"
+    [entry] = [e for e in api.audit() if e["action"] == "site.mode"]
+    assert entry["detail"] == {"was": "observe", "now": "enforce", "reason": "a month without a wrong one"}
+    assert "in mode enforce already" in api.post("/v1/site/mode", {"mode": "enforce"}, 409)["detail"]
+    assert api.post("/v1/site/mode", {"mode": "off"}, 422)["field"] == "mode"
+    api.post("/v1/site/mode", {"mode": "observe"}, 403, role=Role.CONTROL_PLANE)
+
+
 def test_pause_and_resume(api: Any) -> None:
     assert api.get("/v1/site") == {
         "id": "site",
