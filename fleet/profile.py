@@ -14,8 +14,11 @@ _LIMIT_BYTES = 64 << 10
 
 @dataclass(frozen=True)
 class Profile:
+    """`ca` is a file with the certificates to trust, None for those that this machine trusts anyway."""
+
     url: str
     token: str | None
+    ca: str | None = None
 
 
 def path(env: Mapping[str, str] = os.environ) -> Path:
@@ -34,7 +37,7 @@ def directory(variable: str, usual: str, env: Mapping[str, str], other: str) -> 
 
 
 def read(file: Path) -> Profile | None:
-    """None where there is no file. Raises InvalidInput for one that says something else than `url` and `token`."""
+    """None where there is no file. Raises InvalidInput for one that says something else than `url`, `token` and `ca`."""
     try:
         with file.open("rb") as stream:
             raw = stream.read(_LIMIT_BYTES + 1)
@@ -46,14 +49,14 @@ def read(file: Path) -> Profile | None:
         data = tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise InvalidInput(f"{file}: not TOML: {exc}") from exc
-    if unknown := sorted(set(data) - {"url", "token"}):
-        raise InvalidInput(f"{file}: {unknown[0]}: unknown key, a profile has url and token")
-    for key in ("url", "token"):
+    if unknown := sorted(set(data) - {"url", "token", "ca"}):
+        raise InvalidInput(f"{file}: {unknown[0]}: unknown key, a profile has url, token and ca")
+    for key in ("url", "token", "ca"):
         if not isinstance(data.get(key, ""), str):
             raise InvalidInput(f"{file}: {key}: not a text")
     if not data.get("url"):
         raise InvalidInput(f"{file}: url: missing")
-    return Profile(data["url"], data.get("token"))
+    return Profile(data["url"], data.get("token"), data.get("ca"))
 
 
 def write(file: Path, profile: Profile) -> None:
@@ -68,11 +71,11 @@ def write(file: Path, profile: Profile) -> None:
     fresh.replace(file)
 
 
-def resolve(url: str | None, token: str | None, env: Mapping[str, str] = os.environ) -> Profile:
+def resolve(url: str | None, token: str | None, ca: str | None = None, env: Mapping[str, str] = os.environ) -> Profile:
     """Options come before the environment, that before the profile file. The file's token is sent to the file's address
-    only: another address needs its own token. Raises NotFound where no address is
-    known, InvalidInput."""
+    only: another address needs its own token, and its own CA. Raises NotFound where no address is known, InvalidInput."""
     url, token = url or env.get("FLEET_URL") or None, token or env.get("FLEET_TOKEN") or None
+    ca = ca or env.get("FLEET_CA") or None
     saved = None if url and token else read(path(env))
     if url is None and saved is None:
         raise NotFound(
@@ -83,5 +86,6 @@ def resolve(url: str | None, token: str | None, env: Mapping[str, str] = os.envi
         same = url is None or url.rstrip("/") == saved.url.rstrip("/")
         url = url or saved.url
         token = token or (saved.token if same else None)
+        ca = ca or (saved.ca if same else None)
     assert url is not None
-    return Profile(url.rstrip("/"), token)
+    return Profile(url.rstrip("/"), token, ca)

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from fleet.api import approvals, health, inspections, lab, machines, problem, site, tickets, validations
+from fleet.api import approvals, health, inspections, lab, machines, notices, problem, site, tickets, validations
 from fleet.api.limits import Limits
 from fleet.api.trace import Trace
 from fleet.service.services import Services
@@ -17,6 +17,7 @@ _ROUTERS = (
     inspections.router,
     tickets.router,
     approvals.router,
+    notices.router,
     site.router,
     lab.router,
 )

@@ -7,18 +7,18 @@ import socket
 from fleet.core.errors import InvalidInput
 
 
-def bind(listen: str, *, insecure: bool) -> socket.socket:
+def bind(listen: str, *, tls: bool = False, insecure: bool = False) -> socket.socket:
     """A bound socket for `ADDRESS:PORT`; port 0 takes a free one. Raises InvalidInput: not an address, in use, or beyond
-    this machine without `insecure` (tokens would cross the network in clear text)."""
+    this machine without `tls` or `insecure` (tokens would cross the network in clear text)."""
     host, port = _parsed(listen)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except socket.gaierror as exc:
         raise InvalidInput(f"listen: {host!r} is no address: {exc.strerror}", "listen") from exc
-    if not insecure and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+    if not tls and not insecure and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise InvalidInput(
-            f"listen: {listen} can be reached from other machines and has no TLS. Put a proxy with TLS in front and "
-            "listen on 127.0.0.1, or accept it with --insecure-listen",
+            f"listen: {listen} can be reached from other machines and has no TLS. Set network.certificate and network.key, "
+            "or listen on 127.0.0.1 behind a proxy with TLS, or accept clear text with --insecure-listen",
             "listen",
         )
     # with the protocol named, asyncio turns Nagle's algorithm off; without, every answer waits 40 ms for an acknowledgement
@@ -38,12 +38,13 @@ def bind(listen: str, *, insecure: bool) -> socket.socket:
     return bound
 
 
-def url(bound: socket.socket) -> str:
+def url(bound: socket.socket, *, tls: bool = False) -> str:
     """What a client on this machine uses."""
+    scheme = "https" if tls else "http"
     host, port = bound.getsockname()[:2]
     if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
         host = "::1" if bound.family is socket.AF_INET6 else "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _parsed(listen: str) -> tuple[str, int]:

@@ -24,11 +24,12 @@ from fleet.remote import secrets
 from fleet.remote.ssh import SshPool
 from fleet.service.lab import LabControl
 from fleet.service.services import Services
-from fleet.settings import HookSettings, HypervisorSettings, Settings
+from fleet.settings import HookSettings, HypervisorSettings, ReceiverSettings, Settings
 from fleet.store.database import Database
 from fleet.store.evidence import EvidenceFolder, EvidenceStore
 from fleet.store.upgrade import upgrade
-from fleet.workflows import inspection, revalidation, sweep, vacancy, watchdog
+from fleet.webhook.receiver import Webhook
+from fleet.workflows import delivery, inspection, revalidation, sweep, vacancy, watchdog
 from fleet.workflows.world import Policy, World
 from playbooks.errors import PlaybookError
 from playbooks.loader import SHIPPED, Library
@@ -75,9 +76,10 @@ def services(settings: Settings, db: Database, image: dict[str, Any], lab: LabCo
 @contextmanager
 def world(settings: Settings, db: Database, hypervisor: HypervisorSettings, image: dict[str, Any]) -> Iterator[World]:
     """What the workflows work with; its connections are closed at the end."""
-    rules = settings.validation
+    rules, scheduler = settings.validation, settings.scheduler
     policy = Policy(
         **rules.model_dump(),
+        withdrawal_deadline_s=Policy.withdrawal_deadline_s if scheduler is None else scheduler.deadline_s,
         output_limit_bytes=settings.evidence.output_limit_mib << 20,
         log_limit_bytes=settings.evidence.log_limit_mib << 20,
         validation_limit_bytes=settings.evidence.validation_limit_mib << 20,
@@ -97,6 +99,8 @@ def world(settings: Settings, db: Database, hypervisor: HypervisorSettings, imag
             image,
             policy,
             hooks=tuple(FewAtOnce(hook(each), max(1, settings.worker.threads // 4)) for each in settings.hooks),
+            scheduler=receiver(scheduler, "scheduler"),
+            attention_hook=receiver(settings.attention, "attention"),
         )
     finally:
         pool.close()
@@ -118,7 +122,7 @@ def working(
 ) -> Iterator[Worker]:
     """A worker at work; at the end it takes nothing new and lets what runs come to its next phase."""
     with world(settings, db, hypervisor, image) as outside, inspector(settings, hypervisor) as looking:
-        flows = [part.workflow(outside) for part in (revalidation, vacancy, sweep, watchdog)]
+        flows = [part.workflow(outside) for part in (revalidation, vacancy, sweep, watchdog, delivery)]
         worker = Worker(
             db,
             [*flows, inspection.workflow(outside, looking)],
@@ -129,6 +133,7 @@ def working(
         with db.begin() as session:
             sweep.ensure(session)
             watchdog.ensure(session)
+            delivery.ensure(session)
         worker.start()
         try:
             yield worker
@@ -180,6 +185,15 @@ def image(hypervisor: HypervisorSettings) -> dict[str, Any]:
     made_from = hypervisor.model_dump(mode="json")
     text = json.dumps(made_from, sort_keys=True)
     return {**made_from, "digest": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def receiver(rules: ReceiverSettings | None, section: str) -> Webhook | None:
+    """Raises InvalidInput where its secret cannot be had: nothing that is sent would be believed."""
+    if rules is None:
+        return None
+    made = Webhook(rules.url, section, rules.secret_ref, rules.ca)
+    made.check()
+    return made
 
 
 def hook(rules: HookSettings) -> Hook:

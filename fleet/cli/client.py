@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from fleet.cli import tls
 from fleet.cli.exits import CommandError, Exit, of_problem
 from fleet.cli.output import printable
 from fleet.profile import Profile
@@ -56,7 +57,8 @@ class Client:
                 base_url=self.url,
                 headers=headers,
                 timeout=httpx.Timeout(timeout_s, connect=5.0),
-                verify=parts.scheme == "https",  # loading certificates that nobody will show costs 30 ms
+                # loading certificates that nobody will show costs 30 ms
+                verify=tls.trusting(profile.ca) if parts.scheme == "https" else False,
                 trust_env=parts.hostname not in _LOOPBACK,  # a proxy has no way to this machine
             )
         except httpx.InvalidURL as exc:
@@ -126,6 +128,8 @@ class Client:
             try:
                 status, raw = self._once(request)
             except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
+                if (refused := tls.refusal(exc, self.url)) is not None:
+                    raise refused from exc
                 lost: httpx.HTTPError = exc
             except httpx.TransportError as exc:
                 lost, unsure = exc, unsure or method != "GET"

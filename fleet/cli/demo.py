@@ -70,7 +70,7 @@ def run(service: "Service") -> None:
     """Show it, then say what to try next. Whatever refuses, the service stays up."""
     say(f"fleet is up at {service.url} with {service.lab} simulated machines; Ctrl-C ends it.")
     try:
-        with Client(Profile(service.url, service.token)) as client:
+        with Client(Profile(service.url, service.token, service.ca)) as client:
             begin(client)
             found = watch(client)
             summary(client, found)

@@ -33,13 +33,16 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "serve": Entry("fleet.cli.server", "serve", "Start the API alone."),
     "worker": Entry("fleet.cli.server", "worker", "Start a worker alone."),
-    "machine": Entry("fleet.cli.machine", "app", "Fleet records: list, show, add, import, hold, withdraw, retire."),
+    "machine": Entry(
+        "fleet.cli.machine", "app", "Fleet records: list, show, add, import, check, discover, hold, withdraw, retire."
+    ),
     "event": Entry("fleet.cli.event", "app", "Report what the control plane did: placed, vacated, kept."),
     "revalidate": Entry("fleet.cli.validation", "revalidate", "Validate a machine now."),
     "abort": Entry("fleet.cli.validation", "abort", "End a running validation; the machine gets its prior state back."),
     "validation": Entry("fleet.cli.validation", "app", "Validations: list, show, logs."),
     "ticket": Entry("fleet.cli.ticket", "app", "Hardware tickets: list, show, fixed."),
     "attention": Entry("fleet.cli.attention", "app", "What waits for a person: list, show, resolve."),
+    "notice": Entry("fleet.cli.notice", "app", "What the scheduler and people are told: list, show, ack."),
     "audit": Entry("fleet.cli.audit", "app", "Who did what, when, from where: list, export."),
     "approval": Entry("fleet.cli.approval", "app", "What waits for a second person: list, show, approve, reject."),
     "token": Entry("fleet.cli.token", "app", "API tokens: create, list, revoke."),
@@ -92,15 +95,19 @@ def root(
         str | None, typer.Option("--url", help="Address of the service; FLEET_URL, or the profile's.")
     ] = None,
     token: Annotated[str | None, typer.Option("--token", help="API token; FLEET_TOKEN, or the profile's.")] = None,
+    ca: Annotated[
+        str | None,
+        typer.Option("--ca", metavar="FILE", help="Certificates to trust, PEM; FLEET_CA, or the profile's."),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
     ] = False,
 ) -> None:
-    """Re-validate bare-metal GPU machines between tenants. --json, --url and --token may stand anywhere."""
-    context.obj = Session(json, url, token)
+    """Re-validate bare-metal GPU machines between tenants. --json, --url, --token and --ca may stand anywhere."""
+    context.obj = Session(json, url, token, ca)
 
 
-_VALUES = {"--json": 0, "--url": 1, "--token": 1}
+_VALUES = {"--json": 0, "--url": 1, "--token": 1, "--ca": 1}
 
 
 def lifted(arguments: Sequence[str]) -> list[str]:
@@ -113,7 +120,7 @@ def lifted(arguments: Sequence[str]) -> list[str]:
             rest += [word, *words]
         elif word in _VALUES:
             front += [word, *(value for _, value in zip(range(_VALUES[word]), words, strict=False))]
-        elif word.startswith(("--url=", "--token=")):
+        elif word.startswith(("--url=", "--token=", "--ca=")):
             front.append(word)
         else:
             rest.append(word)

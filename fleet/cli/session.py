@@ -27,12 +27,13 @@ class Session:
     json: bool
     url: str | None
     token: str | None
+    ca: str | None = None
 
     def connect(self) -> "AbstractContextManager[Client]":
         from fleet.cli.client import Client  # httpx takes 0.1 s to load: only for those who call
 
         try:
-            return Client(profile.resolve(self.url, self.token))
+            return Client(profile.resolve(self.url, self.token, self.ca))
         except InvalidInput as exc:
             raise CommandError(str(exc), Exit.USAGE) from exc
         except NotFound as exc:

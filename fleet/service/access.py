@@ -49,6 +49,7 @@ class Action(StrEnum):
     VALIDATION_ABORT = "validation.abort"
     TICKET_FIXED = "ticket.fixed"
     ATTENTION_RESOLVE = "attention.resolve"
+    NOTICE_ACKNOWLEDGE = "notice.acknowledge"
     SITE_PAUSE = "site.pause"
     SITE_RESUME = "site.resume"
     SITE_MODE = "site.mode"
@@ -67,7 +68,7 @@ MAY: Mapping[Role, frozenset[Action]] = {
     Role.VIEWER: frozenset({Action.READ}),
     Role.OPERATOR: frozenset(Action) - _TOKENS,
     Role.HARDWARE: frozenset({Action.READ, Action.TICKET_FIXED, Action.MACHINE_INSPECT}),
-    Role.CONTROL_PLANE: frozenset({Action.READ, Action.EVENT_REPORT, Action.MACHINE_CLAIM}),
+    Role.CONTROL_PLANE: frozenset({Action.READ, Action.EVENT_REPORT, Action.MACHINE_CLAIM, Action.NOTICE_ACKNOWLEDGE}),
     Role.AGENT: frozenset(),
     Role.ADMIN: frozenset(Action),
 }

@@ -215,6 +215,7 @@ def _view(machine: Machine, open_validation: str | None) -> Json:
         "since": stamp(machine.state_since),
         "why": machine.state_why,
         "version": machine.version,
+        "claimable": machine.claimable,
         "rack": machine.rack,
         "power_feed": machine.power_feed,
         "capacity": machine.capacity,

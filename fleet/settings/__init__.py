@@ -2,6 +2,6 @@
 sees this package: every part gets plain arguments."""
 
 from fleet.settings.load import load
-from fleet.settings.sections import HookSettings, HypervisorSettings, NetworkSettings, Settings
+from fleet.settings.sections import HookSettings, HypervisorSettings, NetworkSettings, ReceiverSettings, Settings
 
-__all__ = ["HookSettings", "HypervisorSettings", "NetworkSettings", "Settings", "load"]
+__all__ = ["HookSettings", "HypervisorSettings", "NetworkSettings", "ReceiverSettings", "Settings", "load"]

@@ -199,6 +199,28 @@ def _check_url(url: str) -> None:
         raise ValueError("url: is not https://HOST/... (http:// only to this machine)")
 
 
+class ReceiverSettings(Section):
+    """Where signed notices go: `secret_ref` names the secret that they are signed with, `ca` a file of certificates to
+    trust instead of the system's."""
+
+    url: str = Field(max_length=2000)
+    secret_ref: str = Field(pattern=_REFERENCE)
+    ca: Path | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _over_tls(cls, url: str) -> str:
+        _check_url(url)
+        return url
+
+
+class SchedulerSettings(ReceiverSettings):
+    """The provider's scheduler. `deadline_s`: how long a validation of a machine from the pool waits until the scheduler
+    has acknowledged that it is out."""
+
+    deadline_s: PositiveFloat = Field(default=600, le=86400)
+
+
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "text"] = "json"
@@ -224,6 +246,9 @@ class Settings(BaseSettings):
     site: SiteSettings = SiteSettings()
     log: LogSettings = LogSettings()
     hooks: tuple[HookSettings, ...] = ()
+    scheduler: SchedulerSettings | None = None
+    attention: ReceiverSettings | None = None
+    """What tells people that something waits for them."""
 
     @field_validator("hooks")
     @classmethod

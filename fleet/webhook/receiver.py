@@ -56,16 +56,23 @@ class Webhook:
         self, id_: str, message: Mapping[str, Any], deadline: Deadline, headers: Mapping[str, str] | None = None
     ) -> Answer:
         body = json.dumps(message)
-        signed = {} if self.secret_ref is None else signature(self.secret_ref, f"{self.setting}.secret_ref", id_, body)
-        said = {"Content-Type": "application/json", "Accept-Encoding": "identity", **(headers or {}), **signed}
+        said = {"Content-Type": "application/json", "Accept-Encoding": "identity", **(headers or {})}
         try:
-            return _post(self.url, body, said, self._trust(), deadline)
+            return _post(self.url, body, {**said, **self._signed(id_, body)}, self._trust(), deadline)
         except (TimeoutError, httpx.TimeoutException) as exc:
             raise DeadlinePassed("one call took too long") from exc
         except httpx.ConnectError as exc:
             raise Unreachable(printable(str(exc) or "no connection")) from exc
         except (httpx.HTTPError, OSError) as exc:
             raise ConnectionBroken(printable(str(exc) or type(exc).__name__)) from exc
+
+    def check(self) -> None:
+        """Can a call be made at all? Raises InvalidInput where secret or certificates cannot be had."""
+        self._signed("check", "")
+        self._trust()
+
+    def _signed(self, id_: str, body: str) -> Mapping[str, str]:
+        return {} if self.secret_ref is None else signature(self.secret_ref, f"{self.setting}.secret_ref", id_, body)
 
     def _trust(self) -> ssl.SSLContext:
         try:

@@ -91,6 +91,11 @@ def mend(api: Api) -> Written:
     return "/v1/lab/lab-01/mend", {"fault": "faulty-gpu"}
 
 
+def acknowledge(api: Api) -> Written:
+    api.add("lab-01")
+    return f"/v1/notices/{api.get('/v1/notices')['items'][0]['id']}/acknowledge", {}
+
+
 def revoke(api: Api) -> Written:
     return f"/v1/tokens/{api.post('/v1/tokens', {'name': 'x', 'role': 'viewer'}, 201)['id']}/revoke", {}
 
@@ -110,6 +115,7 @@ WRITES: Mapping[Action, Callable[[Api], Written]] = {
     Action.VALIDATION_ABORT: lambda api: (f"/v1/validations/{validation(api)}/abort", REASON),
     Action.TICKET_FIXED: fixed,
     Action.ATTENTION_RESOLVE: resolve,
+    Action.NOTICE_ACKNOWLEDGE: acknowledge,
     Action.SITE_PAUSE: of("/v1/pause", REASON),
     Action.SITE_RESUME: resume,
     Action.SITE_MODE: of("/v1/site/mode", {"mode": "enforce"}),

@@ -14,16 +14,16 @@ def _env(tmp_path, **more):
 def test_options_come_before_the_environment_before_the_file(tmp_path):
     profile.write(tmp_path / "profile.toml", Profile("http://file:1", "in-file"))
     env = _env(tmp_path, FLEET_URL="http://env:1", FLEET_TOKEN="in-env")
-    assert profile.resolve("http://opt:1", "in-opt", env) == Profile("http://opt:1", "in-opt")
-    assert profile.resolve(None, None, env) == Profile("http://env:1", "in-env")
-    assert profile.resolve(None, None, _env(tmp_path)) == Profile("http://file:1", "in-file")
-    assert profile.resolve(None, "in-opt", _env(tmp_path)) == Profile("http://file:1", "in-opt")
+    assert profile.resolve("http://opt:1", "in-opt", env=env) == Profile("http://opt:1", "in-opt")
+    assert profile.resolve(None, None, env=env) == Profile("http://env:1", "in-env")
+    assert profile.resolve(None, None, env=_env(tmp_path)) == Profile("http://file:1", "in-file")
+    assert profile.resolve(None, "in-opt", env=_env(tmp_path)) == Profile("http://file:1", "in-opt")
 
 
 def test_the_files_token_goes_to_the_files_address_only(tmp_path):
     profile.write(tmp_path / "profile.toml", Profile("http://file:1", "in-file"))
-    assert profile.resolve("http://file:1/", None, _env(tmp_path)) == Profile("http://file:1", "in-file")
-    assert profile.resolve("http://other:1", None, _env(tmp_path)) == Profile("http://other:1", None)
+    assert profile.resolve("http://file:1/", None, env=_env(tmp_path)) == Profile("http://file:1", "in-file")
+    assert profile.resolve("http://other:1", None, env=_env(tmp_path)) == Profile("http://other:1", None)
 
 
 def test_a_profile_is_its_owners_only_and_survives_odd_text(tmp_path):
@@ -56,15 +56,15 @@ def test_a_broken_profile_is_named_with_its_key(tmp_path, text, said):
 
 def test_without_any_address_the_command_says_how_to_get_one(tmp_path):
     with pytest.raises(NotFound, match="fleet up"):
-        profile.resolve(None, None, _env(tmp_path))
+        profile.resolve(None, None, env=_env(tmp_path))
     assert profile.read(tmp_path / "profile.toml") is None
 
 
 def test_address_and_token_need_no_home(monkeypatch):
     monkeypatch.setenv("HOME", "~")  # as for a user whom no password file knows
-    assert profile.resolve("http://opt:1", "in-opt", {}) == Profile("http://opt:1", "in-opt")
+    assert profile.resolve("http://opt:1", "in-opt", env={}) == Profile("http://opt:1", "in-opt")
     with pytest.raises(InvalidInput, match="set FLEET_PROFILE, or HOME"):
-        profile.resolve("http://opt:1", None, {})
+        profile.resolve("http://opt:1", None, env={})
 
 
 def test_the_profile_follows_xdg():
