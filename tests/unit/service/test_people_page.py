@@ -23,7 +23,7 @@ def test_the_table_of_roles_is_the_codes() -> None:
 
 
 def test_each_role_is_explained() -> None:
-    assert [row for row in re.findall(r"^\| `([a-z-]+)` \| [^|]+ \|$", PAGE, re.MULTILINE)] == [*Role]
+    assert re.findall(r"^\| `([a-z-]+)` \| [^|]+ \|$", PAGE, re.MULTILINE) == [*Role]
 
 
 def test_what_takes_two_people_is_marked() -> None:
