@@ -1,0 +1,37 @@
+"""`fleet notice`."""
+
+from typing import Any
+
+NOTICE = {
+    "id": "ntc-7",
+    "created_at": "2026-11-30T08:11:43.250Z",
+    "destination": "scheduler",
+    "kind": "pool.withdrawn",
+    "machine": "gpu-1",
+    "version": 4,
+    "state": "pending",
+    "last_error": "HTTP 503",
+}
+
+
+def test_the_list_says_what_waits_and_why(fleet: Any, service: Any) -> None:
+    service.on("GET", "/v1/notices", {"items": [NOTICE], "next": None})
+    ran = fleet("notice", "list", "--machine", "gpu-1", "--state", "pending", "--to", "scheduler")
+    asked = {"machine": ["gpu-1"], "state": ["pending"], "destination": ["scheduler"], "limit": ["500"]}
+    assert service.requests[0].query == asked
+    assert ran.out.splitlines()[1].split() == (
+        ["ntc-7", "2026-11-30", "08:11:43Z", "scheduler", "pool.withdrawn", "gpu-1", "4", "pending", "HTTP", "503"]
+    )
+
+
+def test_one_is_shown_with_everything_known_of_it(fleet: Any, service: Any) -> None:
+    service.on("GET", "/v1/notices/ntc-7", {**NOTICE, "why": "validation val-1"})
+    ran = fleet("notice", "show", "ntc-7")
+    assert "why          validation val-1" in ran.out.splitlines()
+
+
+def test_a_person_acknowledges_for_the_receiver(fleet: Any, service: Any) -> None:
+    done = {**NOTICE, "state": "acknowledged", "acknowledged_by": "anna"}
+    service.on("POST", "/v1/notices/ntc-7/acknowledge", done)
+    ran = fleet("notice", "ack", "ntc-7")
+    assert ran.out == "ntc-7 is acknowledged by anna.\n"
