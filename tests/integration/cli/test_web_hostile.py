@@ -152,11 +152,7 @@ def test_who_does_not_read_the_answer_is_cut_off(serve: Serve) -> None:
     with server.connect() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         with pytest.raises((ConnectionError, TimeoutError)):
-            for _ in range(5_000):  # answers pile up: nobody reads them
-                line.sendall(ask * 10)
-            while line.recv(65536):
-                pass
-            raise ConnectionResetError  # it was closed in order: as good
+            _pour(line, ask * 10)
     assert server.say(HEALTH).status == 200
 
 
@@ -186,3 +182,12 @@ def fuzzed(sqlite_template: Any, tmp_path_factory: pytest.TempPathFactory) -> It
     with running(f"sqlite:///{file}", folder, {"network": {"request_deadline_s": 1}}) as server:
         yield server
         assert server.say(HEALTH).status == 200
+
+
+def _pour(line: socket.socket, data: bytes) -> None:
+    """Send and read nothing: answers pile up. Raises ConnectionError once the other side closed, TimeoutError never read."""
+    for _ in range(5_000):
+        line.sendall(data)
+    while line.recv(65536):
+        pass
+    raise ConnectionResetError("closed in order: as good")

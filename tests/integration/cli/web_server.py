@@ -92,8 +92,10 @@ def running(
             token = tokens.create(session, "test", "admin")[1]
         chosen = load(None, settings)
         services = Services(db, EvidenceFolder(folder / "evidence"), Library([SHIPPED]))
-        with listening.bind("127.0.0.1:0") as bound:
-            with web.serving(web.api(chosen, services), bound, chosen.network, certificate):
-                yield WebServer(bound.getsockname()[1], db, token)
+        with (
+            listening.bind("127.0.0.1:0") as bound,
+            web.serving(web.api(chosen, services), bound, chosen.network, certificate),
+        ):
+            yield WebServer(bound.getsockname()[1], db, token)
     finally:
         db.close()
