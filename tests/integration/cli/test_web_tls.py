@@ -142,7 +142,7 @@ def test_what_is_older_than_tls_1_2_is_refused(server: WebServer, ca: trustme.CA
     context.set_ciphers("ALL:@SECLEVEL=0")  # or this side would refuse first
     with pytest.warns(DeprecationWarning, match="TLSv1"):
         context.minimum_version = context.maximum_version = version
-    with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION|UNEXPECTED_EOF"):
+    with pytest.raises(ssl.SSLError, match=r"PROTOCOL_VERSION|UNEXPECTED_EOF"):
         context.wrap_socket(server.connect(), server_hostname="127.0.0.1")
 
 
