@@ -88,5 +88,5 @@ def answer_act(here: session.Session, done: Row, said: str) -> int:
 def _print(row: Row) -> None:
     times = ("requested_at", "expires_at", "decided_at")
     names = ("id", "action", "target", "reason", "state", "requested_by", *times[:2], "decided_by", times[2], "outcome")
-    print_details((name, time(row.get(name)) if name in times else row.get(name)) for name in names)
-    print_details((f"request.{name}", value) for name, value in (row.get("request") or {}).items() if name != "reason")
+    asked = [(name, value) for name, value in (row.get("request") or {}).items() if name != "reason"]
+    print_details([*((name, time(row.get(name)) if name in times else row.get(name)) for name in names), *asked])

@@ -176,6 +176,7 @@ def override(session: Session, permit: Permit, name: str, order: Override) -> An
     why = f"overridden by {permit.actor.name} for {order.instance}: {order.reason}"
     machines.move(session, machine, Move.OVERRIDE, why, permit.actor.by, detail={"instance": order.instance})
     machines.add_instance(session, name, order.instance)
+    attention.settle(session, permit.actor.name, machine=name)  # what was to be done about a machine that was out
     return Answer.done(show(session, name))
 
 

@@ -54,7 +54,12 @@ def resume(session: Session, by: By, reason: str | None = None) -> None:
     row = get(session)
     if row.paused is None:
         raise Refused("the fleet is not paused")
-    audit.write(session, by, "site.resumed", detail={"pause": dict(row.paused), "reason": reason})
+    audit.write(
+        session,
+        by,
+        "site.resumed",
+        detail={"pause": {**row.paused, "since": at(row.paused["since"])}, "reason": reason},
+    )
     row.paused = None
 
 

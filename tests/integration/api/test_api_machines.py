@@ -124,11 +124,13 @@ def test_override_gives_a_machine_that_is_out_away_with_a_reason(api: Any, state
     api.add("gpu-17", "vacated")
     with api.db.begin() as session:
         session.get_one(MachineRow, "gpu-17").state = state
+        attention.need(session, "aborted", "gpu-17", machine="gpu-17", reason="r", next_step="revalidate it")
     assert "not available" in api.post("/v1/machines/gpu-17/claim", {"instance": "vm-9"}, 409)["detail"]
     given = api.post("/v1/machines/gpu-17/override", {"instance": "vm-9", "reason": "customer insists"})
     assert given["state"] == "allocated"
     assert "customer insists" in given["why"]
     assert api.machine("gpu-17").instances[0].id == "vm-9"
+    assert api.get("/v1/attention")["items"] == []
 
 
 def test_override_of_an_available_machine_is_pointless(api: Any) -> None:
