@@ -111,5 +111,6 @@ def test_a_file_that_cannot_be_used_is_named(config, tmp_path, name, said):
 def test_the_settings_in_the_readme_are_settings(config):
     readme = (Path(__file__).parents[3] / "README.md").read_text()
     example = next(block for block in readme.split("```") if block.startswith("yaml\n   database:"))
-    settings = load(config(example.removeprefix("yaml\n")))
+    digest = "5f2c" + 60 * "0"  # written out, it would be most of the line
+    settings = load(config(example.removeprefix("yaml\n").replace("5f2c...", digest)))
     assert (settings.hypervisor.flavor.vcpus, settings.site.mode) == (96, "observe")
