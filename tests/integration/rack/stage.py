@@ -22,7 +22,8 @@ from fleet.settings import load
 from fleet.store import validations
 from fleet.store.database import Database
 from fleet.store.tables import ValidationRow
-from fleet.workflows import revalidation, sweep, vacancy
+from fleet.webhook.receiver import Receiver
+from fleet.workflows import delivery, revalidation, sweep, vacancy
 from fleet.workflows.world import World
 from tests.integration.rack import records
 from tests.integration.rack.crashing import PLAYBOOKS, RULES
@@ -122,10 +123,11 @@ def staged(
     count: int,
     rules: Mapping[str, Any] = MappingProxyType({}),
     hooks: Sequence[Mapping[str, Any]] = (),
+    scheduler: Receiver | None = None,
     **policy: Any,
 ) -> Iterator[Stage]:
     """A rack of `count` machines and a worker on it. `rules` are settings of validations, `hooks` those of the site's hooks,
-    `policy` what is no setting."""
+    `scheduler` hears of the machines, `policy` is what is no setting."""
     with ExitStack() as stack:
         validation = {**RULES["validation"], **rules}
         flags = {"data_dir": root / "home", "playbooks": {"directories": [PLAYBOOKS]}, "hooks": list(hooks)}
@@ -135,11 +137,12 @@ def staged(
         db = stack.enter_context(parts.database(settings, alone=True))
         image = dict(records.ready(db, settings, manifest))
         world = stack.enter_context(parts.world(settings, db, hypervisor, image))
-        world = replace(world, policy=replace(world.policy, **policy))
+        world = replace(world, policy=replace(world.policy, **policy), scheduler=scheduler)
         stage = Stage(db, world, rack.client(manifest))
-        flows = [stage.workflow(), vacancy.workflow(world), sweep.workflow(world)]
+        flows = [stage.workflow(), vacancy.workflow(world), sweep.workflow(world), delivery.workflow(world)]
         with db.begin() as session:
             sweep.ensure(session)
+            delivery.ensure(session)
         budgets = Budgets(total=count, per_rack=count, per_power_feed=count)
         worker = Worker(db, flows, threads=count + 2, lease_s=_FROZEN_S, budgets=budgets)
         worker.start()

@@ -14,6 +14,7 @@ from fleet.store.tables import MachineRow
 from fleet.workflows.begin import ABORTABLE
 from tests.integration.rack.records import Settled
 from tests.integration.rack.stage import Stage, Stop, When, staged
+from tests.unit.workflows.receiving import Desk
 
 LATE = ("collect", "teardown", "settle")
 PRIOR = (State.AVAILABLE, State.VACATED, State.FAILED)
@@ -21,7 +22,10 @@ IN_TIME = [(phase, when) for phase in ABORTABLE for when in get_args(When)]
 MACHINES = {
     case: f"lab-{number:02}" for number, case in enumerate([*IN_TIME, *LATE, "failed", "tenant"], 2)
 }  # 01: a tenant's
-BEFORE = {case: PRIOR[number % 3] for number, case in enumerate(IN_TIME)}
+BEFORE = {
+    case: State.AVAILABLE if case[0] == "withdrawal" else PRIOR[number % 3] for number, case in enumerate(IN_TIME)
+}
+HOOKS = [{"name": "wipe", "command": ["/bin/true"], "deadline_s": 60}]
 
 
 @dataclass
@@ -33,12 +37,15 @@ class Outcomes:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
-    with staged(tmp_path_factory.mktemp("aborts"), len(MACHINES) + 1) as stage:
+    scheduler = Desk()
+    with staged(tmp_path_factory.mktemp("aborts"), len(MACHINES) + 1, hooks=HOOKS, scheduler=scheduler) as stage:
         for case, state in BEFORE.items():
             with stage.db.begin() as session:
                 session.execute(sa.update(MachineRow).where(MachineRow.name == MACHINES[case]).values(state=state))
         stage.lab.break_(MACHINES["failed"], "rail-down")
         stops: dict[object, Stop] = {case: stage.stop(MACHINES[case], *case) for case in IN_TIME}
+        withdrawn = [stops["withdrawal", when] for when in get_args(When)]
+        scheduler.while_it_is_told = lambda: [stop.wait() for stop in withdrawn]  # slow: it is waited for
         stops |= {phase: stage.stop(MACHINES[phase], phase, "before") for phase in LATE}
         asked: dict[object, str] = {}
         stops["failed"] = stage.stop(

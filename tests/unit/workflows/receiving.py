@@ -18,7 +18,7 @@ class Desk:
 
     answer: Answer | FleetError = OK
     heard: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-    while_it_is_told: Callable[[], None] = lambda: None
+    while_it_is_told: Callable[[], object] = lambda: None
 
     def post(self, id_: str, message: Mapping[str, Any], deadline: Deadline) -> Answer:
         self.heard.append((id_, json.loads(json.dumps(message))))
