@@ -67,6 +67,25 @@ def server(binaries: Path) -> Iterator[str]:
         held.close()
 
 
+def lock(url: str, user: str, password: str) -> str:
+    """A role and a database of its own, which are reached by password only; the URL, without it."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {user} LOGIN PASSWORD '{password}'")
+        connection.execute(f"CREATE DATABASE {user} OWNER {user}")
+        (file,) = connection.execute("SHOW hba_file").fetchone() or ()
+        rules = Path(file)
+        rules.write_text(f"local all {user} scram-sha-256\n{rules.read_text()}")
+        connection.execute("SELECT pg_reload_conf()")
+    return url.replace("//fleet@/postgres?", f"//{user}@/{user}?")
+
+
+def unlock(url: str, user: str) -> None:
+    """Undo `lock`."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {user} WITH (FORCE)")
+        connection.execute(f"DROP ROLE {user}")
+
+
 def _place() -> Path:
     """Memory where there is enough: a new database is hundreds of files, 0.25 s on a disk and 0.01 s there."""
     memory = Path("/dev/shm")

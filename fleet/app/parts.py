@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,8 @@ def data_directory(settings: Settings) -> Path:
 def database(settings: Settings, *, alone: bool) -> Iterator[Database]:
     """At this code's schema. `alone`: nobody else may work on the same SQLite file, and what was at work when the last
     process ended is free again. Raises Refused, StoreError, InvalidInput."""
-    db = Database(settings.database or _usual(data_directory(settings)))
+    url = settings.database or _usual(data_directory(settings))
+    db = Database(url, password=_password(settings.database_password_ref))
     with ExitStack() as stack:
         stack.callback(db.close)
         if db.is_sqlite:
@@ -54,6 +55,18 @@ def database(settings: Settings, *, alone: bool) -> Iterator[Database]:
         if alone and db.is_sqlite:
             release_leases(db)
         yield db
+
+
+def _password(reference: str | None) -> Callable[[], str] | None:
+    """Raises InvalidInput where there is none now: that is when somebody reads why the service does not start."""
+    if reference is None:
+        return None
+
+    def password() -> str:
+        return secrets.resolve(reference, "database_password_ref").rstrip("\r\n")  # most files end in a newline
+
+    password()
+    return password
 
 
 def _usual(directory: Path) -> URL:

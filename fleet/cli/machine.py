@@ -72,7 +72,9 @@ def add(
     ] = None,
     key_ref: Annotated[
         str | None,
-        typer.Option("--key-ref", help="Where the login key is: file:PATH or env:NAME on the service's side."),
+        typer.Option(
+            "--key-ref", help="Where the login key is: file:PATH, env:NAME or credential:NAME on the workers' side."
+        ),
     ] = None,
     rack: Annotated[str | None, typer.Option("--rack")] = None,
     power_feed: Annotated[str | None, typer.Option("--power-feed")] = None,

@@ -55,7 +55,7 @@ class Slot:
 @dataclass(frozen=True)
 class SshTarget:
     """Where and how a host is reached. `host_key` is pinned: "ssh-ed25519 AAAA..."; `key_ref` names the login key
-    (`file:PATH`, `env:NAME`), resolved at use. `password` logins do not exist."""
+    (`file:PATH`, `env:NAME`, `credential:NAME`), resolved at use. `password` logins do not exist."""
 
     address: str
     port: int

@@ -1,6 +1,8 @@
-"""Secrets are references, resolved at use: the settings and the database hold `file:PATH` or `env:NAME`, never the secret."""
+"""Secrets are references, resolved at use: the settings and the database hold `file:PATH`, `env:NAME` or `credential:NAME` (what
+systemd gave the unit by LoadCredential, systemd.exec(5)), never the secret."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from fleet.core.errors import InvalidInput
 from fleet.remote.printable import printable
 
 _LIMIT_BYTES = 64 * 1024  # an OpenSSH private key of 16384 bits has 12 KiB
+_CREDENTIAL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 def resolve(reference: str, field: str = "key_ref", environment: Mapping[str, str] = os.environ) -> str:
@@ -23,7 +26,12 @@ def resolve(reference: str, field: str = "key_ref", environment: Mapping[str, st
                 f"{field}: {shown}: the service's environment has no such variable, or it is empty", field
             )
         return secret
-    raise InvalidInput(f"{field}: a secret is named by file:PATH or env:NAME, not {shown!r}", field)
+    if kind == "credential" and _CREDENTIAL.fullmatch(where):
+        directory = environment.get("CREDENTIALS_DIRECTORY")
+        if not directory:
+            raise InvalidInput(f"{field}: {shown}: systemd gave this process no credentials (LoadCredential=)", field)
+        return _read(Path(directory, where), shown, field)
+    raise InvalidInput(f"{field}: a secret is named by file:PATH, env:NAME or credential:NAME, not {shown!r}", field)
 
 
 def _read(path: Path, shown: str, field: str) -> str:

@@ -13,6 +13,9 @@ from fleet.service.body import Body, InstanceId, MachineName, SkuName, Word
 from fleet.service.times import seconds
 
 _PCI = r"^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"
+_REFERENCE = (
+    r"^(file:/[A-Za-z0-9._/@+-]{1,300}|env:[A-Za-z_][A-Za-z0-9_]{0,63}|credential:[A-Za-z0-9_][A-Za-z0-9._-]{0,99})$"
+)
 _MOST_PER_ROW = 10
 _NO_SSH = SshTarget(address="", port=22, user="root", host_key="", key_ref="")
 """A record without SSH: `machine add NAME --sku S` notes that the machine exists before it is wired up. A validation of it
@@ -41,7 +44,7 @@ class NewSsh(Body):
     user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "root"
     host_key: Annotated[str, Field(pattern=r"^(ssh-|ecdsa-sha2-)[a-z0-9-]{3,20} [A-Za-z0-9+/]{40,2000}={0,3}$")]
     """Pinned: type and key as in known_hosts. There is no trust on first use."""
-    key_ref: Annotated[str, Field(pattern=r"^(file:/[A-Za-z0-9._/@+-]{1,300}|env:[A-Za-z_][A-Za-z0-9_]{0,63})$")]
+    key_ref: Annotated[str, Field(pattern=_REFERENCE)]
 
 
 class NewSlot(Body):

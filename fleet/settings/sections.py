@@ -1,6 +1,7 @@
 """Every key there is, by section, with its default. Units are in the names; a secret is a reference, resolved at use."""
 
 import os
+import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -19,7 +20,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-_REFERENCE = r"^(file|env):.+$"
+_REFERENCE = r"^(file|env|credential):.+$"
 
 
 class BucketSettings(Section):
@@ -183,8 +184,8 @@ class HookSettings(Section):
             raise ValueError("secret_ref and ca belong to a url; a command reads its own secrets")
         if self.url is not None:
             _check_url(self.url)
-        if self.secret_ref is not None and not self.secret_ref.startswith(("file:", "env:")):
-            raise ValueError("secret_ref: a secret is named by file:PATH or env:NAME")
+        if self.secret_ref is not None and not re.fullmatch(_REFERENCE, self.secret_ref):
+            raise ValueError("secret_ref: a secret is named by file:PATH, env:NAME or credential:NAME")
         return self
 
 
@@ -232,8 +233,8 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=lambda: _home(os.environ))
     database: str | None = None
     """URL; None is a SQLite file in the data directory."""
-    database_password: str | None = None
-    """Where it is, `file:PATH`, `env:NAME` or `credential:NAME`: the URL is shown, and must not have it."""
+    database_password_ref: str | None = Field(default=None, pattern=_REFERENCE)
+    """Read at each connection. The URL itself must not have it: command lines can be seen by anybody."""
     listen: str = "127.0.0.1:8470"
     network: NetworkSettings = NetworkSettings()
     rates: RateSettings = RateSettings()

@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from fleet.core.clock import Deadline
 from fleet.core.errors import InvalidInput, StoreBusy, StoreError, StoreUnconfirmed
 from fleet.store import postgresql
+
+_SECRET_OPTIONS = frozenset({"password", "sslpassword"})  # of libpq, in the URL's query
 
 
 class db_now(sa.sql.functions.FunctionElement[float]):
@@ -40,10 +42,19 @@ def _postgresql_now(element: db_now, compiler: Any, **kw: Any) -> str:
 class Database:
     """An engine and its sessions. `begin()` is a write transaction, `read()` one that promises not to write."""
 
-    def __init__(self, url: str | URL, pool_size: int = 20, busy_timeout_s: float = 30.0) -> None:
-        """`busy_timeout_s`: how long SQLite waits for another writer before it raises StoreBusy."""
+    def __init__(
+        self,
+        url: str | URL,
+        pool_size: int = 20,
+        busy_timeout_s: float = 30.0,
+        password: Callable[[], str] | None = None,
+    ) -> None:
+        """`busy_timeout_s`: how long SQLite waits for another writer before it raises StoreBusy. `password` is asked at each
+        connection to PostgreSQL. Raises InvalidInput."""
         self.url = _url(url)
-        self.engine = _engine(self.url, pool_size, busy_timeout_s)
+        if password is not None and self.url.drivername == "sqlite":
+            raise InvalidInput("database_password_ref: SQLite has no password", "database_password_ref")
+        self.engine = _engine(self.url, pool_size, busy_timeout_s, password)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
 
     @property
@@ -94,19 +105,31 @@ def _url(text: str | URL) -> URL:
         raise InvalidInput(f"database: {url.drivername} is not supported; use sqlite or postgresql", "database")
     if url.drivername == "sqlite" and url.database in (None, "", ":memory:"):
         raise InvalidInput("database: SQLite needs a file, memory would lose the fleet: sqlite:///PATH", "database")
+    if url.password is not None or _SECRET_OPTIONS & url.query.keys():
+        raise InvalidInput(
+            "database: the URL has a password in it, which others can see; leave it out, and name where it is by "
+            "database_password_ref: file:PATH",
+            "database",
+        )
     return url
 
 
-def _engine(url: URL, pool_size: int, busy_timeout_s: float) -> sa.Engine:
+def _engine(url: URL, pool_size: int, busy_timeout_s: float, password: Callable[[], str] | None) -> sa.Engine:
     if url.drivername != "sqlite":
-        return postgresql.engine(url, pool_size)
-    engine = sa.create_engine(url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": busy_timeout_s})
+        return postgresql.engine(url, pool_size, password)
+    engine = sa.create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=10,
+        connect_args={"timeout": busy_timeout_s},
+        hide_parameters=True,  # an error shows its statement; the values may be a test VM's keys
+    )
 
     @sa.event.listens_for(engine, "connect")
     def _(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves, so that a read can start the transaction too
         _switch_to_wal(connection, Deadline.after(busy_timeout_s))
-        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+        for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):  # no copy of a key in a free page
             connection.execute("PRAGMA " + pragma)
 
     @sa.event.listens_for(engine, "begin")
@@ -160,6 +183,8 @@ def _store_error(exc: DBAPIError, text: str, sqlstate: str) -> StoreError | None
         return StoreError(f"the database file is damaged or not one of ours, restore a backup or name another: {text}")
     if not isinstance(exc, OperationalError):
         return None
+    if "authentication failed" in text or "no password supplied" in text:
+        return StoreBusy(f"the database refused the login, check database_password_ref: {text}")
     if "connect" in text or "resolve host" in text:
         return StoreBusy(f"the database does not answer: {text}")
     return StoreError(f"the database refused: {text}")

@@ -1,6 +1,7 @@
 """Connections to a PostgreSQL server, none of which waits for ever: what to ask of a server that restarts, fails over, hangs, or
 has a client that was frozen. Why these limits and no others: ``docs/decisions/0013-many-processes.md``."""
 
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -8,6 +9,8 @@ import sqlalchemy as sa
 from psycopg import errors
 from psycopg.abc import RV, PQGen
 from sqlalchemy.engine import URL
+
+from fleet.core.errors import InvalidInput, StoreBusy
 
 ANSWER_S = 8.0
 """No statement takes this long, a commit neither: a server that says nothing for so long is hung or gone. Two of them are shorter
@@ -49,15 +52,24 @@ class _Impatient(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"the server has not answered for {self.answer_s} s") from exc
 
 
-def engine(url: URL, pool_size: int) -> sa.Engine:
-    """Connections are looked at before use, so that those which a restart has ended are not noticed by anybody else."""
-    made = sa.create_engine(url, pool_size=pool_size, max_overflow=10, pool_timeout=ANSWER_S, pool_pre_ping=True)
+def engine(url: URL, pool_size: int, password: Callable[[], str] | None = None) -> sa.Engine:
+    """Connections are looked at before use, so that those which a restart has ended are not noticed by anybody else.
+    `password` is asked at each connection: one that was changed needs no restart."""
+    made = sa.create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=10,
+        pool_timeout=ANSWER_S,
+        pool_pre_ping=True,
+        hide_parameters=True,  # an error shows its statement; the values may be a test VM's keys
+    )
 
     @sa.event.listens_for(made, "do_connect")
     def _(_dialect: Any, _record: Any, cargs: list[Any], cparams: dict[str, Any]) -> Any:
         ours = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
         options = f"{ours} {cparams.get('options', '')}".strip()  # the URL's come later and so win
-        return _Impatient.connect(*cargs, **{**_TCP, **cparams, "options": options})
+        secret = {} if password is None else {"password": _told(password)}
+        return _Impatient.connect(*cargs, **{**_TCP, **cparams, "options": options, **secret})
 
     @sa.event.listens_for(made, "handle_error")
     def _(context: sa.engine.ExceptionContext) -> None:
@@ -65,6 +77,13 @@ def engine(url: URL, pool_size: int) -> sa.Engine:
             context.is_disconnect = True  # it would answer reads, and refuse writes, for ever: all such connections go
 
     return made
+
+
+def _told(password: Callable[[], str]) -> str:
+    try:
+        return password()
+    except InvalidInput as exc:  # whoever asks something of the service has done nothing wrong
+        raise StoreBusy(f"no connection to the database: {exc}") from exc
 
 
 def take_time(connection: sa.Connection) -> None:

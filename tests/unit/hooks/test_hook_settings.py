@@ -47,7 +47,10 @@ def test_hooks_are_made_in_the_order_they_are_written(tmp_path: Path) -> None:
         ("{name: wipe, url: 'http://fabric.internal/'}", "url: is not https://HOST/... (http:// only to this machine)"),
         ("{name: wipe, url: 'https://u:p@fabric.internal/'}", "url: holds a login; name the secret by secret_ref"),
         ("{name: wipe, url: 'file:///etc/passwd'}", "url: is not https://HOST/..."),
-        ("{name: wipe, url: 'https://a/', secret_ref: hunter2}", "a secret is named by file:PATH or env:NAME"),
+        (
+            "{name: wipe, url: 'https://a/', secret_ref: hunter2}",
+            "a secret is named by file:PATH, env:NAME or credential:NAME",
+        ),
         ("{name: 'Wipe it', command: [/bin/true]}", "hooks.0.name: "),
         ("{name: wipe, command: [/bin/true], deadline: 3}", "hooks.0.deadline: unknown key; did you mean deadline_s?"),
         ("{name: a, command: [/bin/true]}, {name: a, command: [/bin/true]}", "two hooks are named 'a'"),

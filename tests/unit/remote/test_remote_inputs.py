@@ -44,6 +44,7 @@ def test_secrets_by_reference(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from a file\n")
     assert resolve(f"file:{tmp_path / 'key'}") == "from a file\n"
     assert resolve("env:KEY", environment={"KEY": "from the environment"}) == "from the environment"
+    assert resolve("credential:key", environment={"CREDENTIALS_DIRECTORY": str(tmp_path)}) == "from a file\n"
 
 
 @pytest.mark.parametrize(
@@ -52,8 +53,10 @@ def test_secrets_by_reference(tmp_path: Path) -> None:
         ("env:KEY", "no such variable, or it is empty"),
         ("file:/no/such/file", "no such file"),
         ("file:/", "no such file"),
-        ("file:", "file:PATH or env:NAME"),
-        ("hunter2", "file:PATH or env:NAME"),
+        ("file:", "file:PATH, env:NAME or credential:NAME"),
+        ("hunter2", "file:PATH, env:NAME or credential:NAME"),
+        ("credential:key", "systemd gave this process no credentials"),
+        ("credential:../key", "file:PATH, env:NAME or credential:NAME"),
     ],
 )
 def test_a_reference_that_leads_nowhere_says_why(reference: str, why: str) -> None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import traceback
 from pathlib import Path
 
 import psycopg
@@ -33,6 +34,34 @@ def test_a_password_is_not_shown_with_the_url_that_cannot_work() -> None:
     with pytest.raises(InvalidInput) as refusal:
         Database("postgresql//fleet:geheim@db:port/fleet")
     assert "geheim" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://fleet:geheim@db/fleet",
+        "postgresql://fleet@db/fleet?password=geheim",
+        "postgresql://fleet@db/fleet?sslmode=verify-full&sslpassword=geheim",
+    ],
+)
+def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(InvalidInput, match="database_password_ref: file:PATH") as refusal:
+        Database(url)
+    assert "geheim" not in str(refusal.value)
+
+
+def test_sqlite_has_no_password(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="database_password_ref: SQLite has no password"):
+        Database(f"sqlite:///{tmp_path / 'x'}", password=lambda: "geheim")
+
+
+def test_values_are_not_shown_with_the_statement_that_failed(db: Database) -> None:
+    value = "-".join(["ge", "heim"])  # a trace shows this line too
+    with pytest.raises(Exception, match="no_such_column") as failed, db.begin() as session:
+        session.execute(sa.text("SELECT no_such_column WHERE :value = 'x'"), {"value": value})
+    trace = "".join(traceback.format_exception(failed.value))
+    assert "WHERE" in trace
+    assert value not in trace
 
 
 def test_time_is_the_databases_and_moves_within_a_transaction(db: Database) -> None:
