@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -29,6 +30,33 @@ def find_binaries() -> Path | None:
 @contextmanager
 def server(binaries: Path) -> Iterator[str]:
     """Run a server until the block ends; gives the URL of its first database. Speed over safety: nothing is synced."""
+    with running(binaries) as started:
+        yield started.url
+
+
+class Server:
+    """One that can be ended and started again in between. Whatever it has said to be committed is still there then."""
+
+    def __init__(self, folder: Path, command: list[str | Path], who: dict[str, Any]) -> None:
+        self.url, self.socket = f"postgresql://fleet@/postgres?host={folder}", folder / ".s.PGSQL.5432"
+        self._folder, self._command, self._who = folder, command, who
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, cwd=self._folder, **self._who)
+        _wait(self._process, self.url, self._folder / "log")
+
+    def end(self, by: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT cuts every connection and ends in order; SIGQUIT at once, so that the next start has to recover."""
+        if self._process is not None:
+            self._process.send_signal(by)
+            self._process.wait(30)
+
+
+@contextmanager
+def running(binaries: Path, *, keeps_commits: bool = False) -> Iterator[Server]:
+    """A server until the block ends. `keeps_commits`: also over an end at once."""
     user = _user()
     place = _place()
     _sweep(place)
@@ -37,13 +65,27 @@ def server(binaries: Path) -> Iterator[str]:
     fcntl.flock(held, fcntl.LOCK_EX)
     try:
         shutil.chown(folder, user)
-        who = {} if os.getuid() else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+        who: dict[str, Any] = (
+            {} if os.getuid() else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+        )
         data = folder / "data"
-        initdb = [binaries / "initdb", "-D", data, "-U", "fleet", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]
+        initdb: list[str | Path] = [
+            binaries / "initdb",
+            "-D",
+            data,
+            "-U",
+            "fleet",
+            "-A",
+            "trust",
+            "-N",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        ]
         subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **who)
         fast = [
             "fsync=off",
-            "synchronous_commit=off",
+            f"synchronous_commit={'on' if keeps_commits else 'off'}",
             "full_page_writes=off",
             "max_connections=200",
             "shared_buffers=64MB",
@@ -52,16 +94,23 @@ def server(binaries: Path) -> Iterator[str]:
         leash = (
             ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []
         )  # a killed test run leaves no server
-        command = [*leash, binaries / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", *options]
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **who)
+        command: list[str | Path] = [
+            *leash,
+            binaries / "postgres",
+            "-D",
+            data,
+            "-k",
+            folder,
+            "-c",
+            "listen_addresses=",
+            *options,
+        ]
+        made = Server(folder, command, who)
         try:
-            url = f"postgresql://fleet@/postgres?host={folder}"
-            _wait(process, url, folder / "log")
-            yield url
+            made.start()
+            yield made
         finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
+            made.end()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         held.close()

@@ -100,6 +100,7 @@ def put_back(db: Database, run: Run, error: Exception, backoff_s: float) -> None
     _change(
         db,
         run,
+        _ours(run),
         attempts=run.attempts + counted,
         last_error=f"{type(error).__name__}: {error}"[:2000],
         due_at=sa.case((aborted, db_now()), else_=db_now() + backoff_s),
@@ -108,13 +109,14 @@ def put_back(db: Database, run: Run, error: Exception, backoff_s: float) -> None
 
 
 def let_go(db: Database, run: Run) -> None:
-    """Give a claimed run back untouched, so that another worker need not wait for the lease. Raises LeaseLost."""
-    _change(db, run, lease_until=0.0)
+    """Give a claimed run back, in whatever phase it is, so that another worker need not wait for the lease. Raises
+    LeaseLost."""
+    _change(db, run, _owned(run), lease_until=0.0)
 
 
-def _change(db: Database, run: Run, **values: Any) -> None:
+def _change(db: Database, run: Run, where: list[sa.ColumnElement[bool]], **values: Any) -> None:
     with db.begin() as session:
-        changed = session.execute(sa.update(RunRow).where(*_ours(run)).values(**values))
+        changed = session.execute(sa.update(RunRow).where(*where).values(**values))
         if changed.rowcount != 1:  # type: ignore[attr-defined]
             raise LeaseLost(f"run {run.id} has gone on without this worker")
 
@@ -146,7 +148,11 @@ def release_leases(db: Database) -> None:
 def _ours(run: Run) -> list[sa.ColumnElement[bool]]:
     """The row as we know it. The phase too: when an answer was committed but the connection broke before we heard of it,
     nothing that belongs to the phase before may be written over it."""
-    return [RunRow.id == run.id, RunRow.epoch == run.epoch, RunRow.phase == run.phase, RunRow.ended_at.is_(None)]
+    return [*_owned(run), RunRow.phase == run.phase]
+
+
+def _owned(run: Run) -> list[sa.ColumnElement[bool]]:
+    return [RunRow.id == run.id, RunRow.epoch == run.epoch, RunRow.ended_at.is_(None)]
 
 
 def _due(workflows: Mapping[str, Workflow]) -> list[sa.ColumnElement[bool]]:

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,7 +12,7 @@ from contextlib import suppress
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from fleet.core.errors import FleetError, LeaseLost, StoreBusy, StoreError
+from fleet.core.errors import FleetError, LeaseLost, StoreBusy, StoreError, StoreUnconfirmed
 from fleet.engine import meters
 from fleet.engine.claim import Budgets, claim, idle, let_go, put_back, save
 from fleet.engine.workflow import Next, Run, Work, Workflow
@@ -47,6 +48,7 @@ class Worker:
         self.threads = threads
         self.before_step = before_step  # tests: crash here
         self._beat_at = 0.0
+        self._unsaved: deque[Run] = deque()  # steps that could neither be saved nor put back
         self._stop, self._kick = threading.Event(), threading.Event()
         self._free = threading.Semaphore(threads)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="step")
@@ -75,6 +77,7 @@ class Worker:
             room, run, pause_s = self._free.acquire(timeout=workers.BEAT_S), None, self.poll_s
             try:
                 self._beat()
+                self._let_go_unsaved()
                 if room and not idle(self.db, self.workflows):
                     run = self._claim()
             except StoreError as exc:
@@ -99,6 +102,13 @@ class Worker:
             workers.beat(session, self.name, self.threads)
         self._beat_at = time.monotonic() + workers.BEAT_S
 
+    def _let_go_unsaved(self) -> None:
+        """The database is back: what was in hand when it went need not wait for the end of its lease."""
+        while self._unsaved:
+            with suppress(LeaseLost):
+                let_go(self.db, self._unsaved[0])
+            self._unsaved.popleft()
+
     def step(self) -> bool:
         """Claim one run and advance it as far as it goes now, in this thread; False when nothing is due."""
         run = self._claim()
@@ -114,7 +124,8 @@ class Worker:
         try:
             with bound_contextvars(**_named(run)):
                 self.advance(run)
-        except StoreError as exc:  # who takes the run up, once its lease is over, looks at what is true then
+        except StoreError as exc:  # who takes the run up looks at what is true then
+            self._unsaved.append(run)
             meters.STORE_ERRORS.inc()
             log.warning("worker.store", run=run.id, error=str(exc))
         except Exception:  # a pool thread has nobody above it to tell
@@ -163,6 +174,9 @@ class Worker:
         log.warning(
             "worker.handler", run=run.id, phase=run.phase, attempt=run.attempts + 1, error=str(exc), exc_info=not known
         )
+        if isinstance(exc, StoreUnconfirmed):  # written or not, the row says what is true: whoever takes it up goes by it
+            let_go(self.db, run)
+            return None
         if run.attempts + 1 >= phase.max_attempts and not isinstance(exc, StoreBusy):
             try:
                 following = save(self.db, workflow, run, workflow.give_up(work, exc), self.lease_s)
