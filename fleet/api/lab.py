@@ -7,7 +7,7 @@ from pydantic import Field
 
 from fleet.api.gate import Admitted, Gate
 from fleet.api.parameters import MachinePath, Part
-from fleet.service import lab
+from fleet.service import lab, shapes
 from fleet.service.access import Action
 from fleet.service.body import Body
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/lab", route_class=Gate, tags=["lab"])
 
 
 class Fault(Body):
-    fault: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
+    fault: Annotated[str, Field(pattern=shapes.FAULT)]
 
 
 @router.get("/faults", name=Action.READ)

@@ -23,7 +23,7 @@ from fleet.core.errors import (
     StoreError,
     Unauthenticated,
 )
-from fleet.service.machine_record import explained
+from fleet.service.wording import explained
 
 log = structlog.get_logger(__name__)
 
@@ -117,8 +117,9 @@ async def _of_validation(_request: Request, exc: RequestValidationError) -> Resp
     return problem(422, "invalid-input", named + more, field=first["field"] or None, errors=errors)
 
 
-async def _of_http(_request: Request, exc: HTTPException) -> Response:
-    details = {404: "there is nothing at this path", 405: "this path does not take this method"}
+async def _of_http(request: Request, exc: HTTPException) -> Response:
+    path = f"{request.url.path[:200]!a}"
+    details = {404: f"there is nothing at the path {path}", 405: f"{path} does not take the method {request.method}"}
     detail = details.get(exc.status_code, str(exc.detail))
     response = problem(exc.status_code, HTTPStatus(exc.status_code).name.lower().replace("_", "-"), detail)
     response.headers.update(exc.headers or {})

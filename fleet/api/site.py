@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from fleet.api.gate import Admitted, Gate
 from fleet.api.parameters import OfMachine, Part, RecordPath, Time
-from fleet.service import approvals, attention, audit, events, site, tokens
+from fleet.service import approvals, attention, audit, events, shapes, site, tokens
 from fleet.service.access import Action
 from fleet.service.body import Nothing
 
@@ -49,20 +49,20 @@ def list_attention(
     return call.read(attention.listed, part, machine, kind, state)
 
 
-@router.get("/attention/{attention_id}", name=Action.READ)
-def show_attention(call: Admitted, attention_id: RecordPath) -> Response:
-    return call.read(attention.show, attention_id)
+@router.get("/attention/{record}", name=Action.READ)
+def show_attention(call: Admitted, record: RecordPath) -> Response:
+    return call.read(attention.show, record)
 
 
-@router.post("/attention/{attention_id}/resolve", name=Action.ATTENTION_RESOLVE)
-def resolve_attention(call: Admitted, attention_id: RecordPath, body: attention.Resolution | None = None) -> Response:
-    return call.write(attention.resolve, attention_id, body or attention.Resolution())
+@router.post("/attention/{record}/resolve", name=Action.ATTENTION_RESOLVE)
+def resolve_attention(call: Admitted, record: RecordPath, body: attention.Resolution | None = None) -> Response:
+    return call.write(attention.resolve, record, body or attention.Resolution())
 
 
 def _audit_filter(
     machine: OfMachine = None,
     actor: Annotated[str | None, Query(max_length=300)] = None,
-    action: Annotated[str | None, Query(pattern=r"^[a-z._]{1,64}$")] = None,
+    action: Annotated[str | None, Query(pattern=shapes.ACTION)] = None,
     allowed: bool | None = None,
     since: Time = None,
     until: Time = None,

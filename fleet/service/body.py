@@ -1,9 +1,11 @@
-"""What requests may say: strict models, and the shapes of names that reach a shell, an XML file or a terminal."""
+"""What requests may say: strict models, and the types of their fields."""
 
 import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from fleet.service import shapes
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
@@ -18,12 +20,12 @@ def _printable(text: str) -> str:
     return text
 
 
-MachineName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]
-InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
-RecordId = Annotated[str, Field(pattern=r"^[a-z]{2,8}-[a-z0-9-]{1,60}$")]
-SkuName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-PlanName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$")]
+MachineName = Annotated[str, Field(pattern=shapes.MACHINE)]
+InstanceId = Annotated[str, Field(pattern=shapes.INSTANCE)]
+RecordId = Annotated[str, Field(pattern=shapes.RECORD)]
+SkuName = Annotated[str, Field(pattern=shapes.SKU)]
+PlanName = Annotated[str, Field(pattern=shapes.PLAN)]
+Word = Annotated[str, Field(pattern=shapes.WORD)]
 """Racks, feeds, ports, token names: one word without anything that a shell, XML or a terminal would take as its own."""
 Sentence = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_printable)]
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86400)]

@@ -9,13 +9,11 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from fleet.core.errors import InvalidInput
 from fleet.core.model import Instance, Machine, Slot, SlotKind, SshTarget
 from fleet.core.states import State
+from fleet.service import shapes
 from fleet.service.body import Body, InstanceId, MachineName, SkuName, Word
 from fleet.service.times import seconds
+from fleet.service.wording import explained
 
-_PCI = r"^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"
-_REFERENCE = (
-    r"^(file:/[A-Za-z0-9._/@+-]{1,300}|env:[A-Za-z_][A-Za-z0-9_]{0,63}|credential:[A-Za-z0-9_][A-Za-z0-9._-]{0,99})$"
-)
 _MOST_PER_ROW = 10
 _NO_SSH = SshTarget(address="", port=22, user="root", host_key="", key_ref="")
 """A record without SSH: `machine add NAME --sku S` notes that the machine exists before it is wired up. A validation of it
@@ -23,7 +21,10 @@ aborts and says that no address is recorded; an import with `update` completes i
 
 
 def _address(text: str) -> str:
-    ipaddress.ip_address(text)
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueError("is not an IP address, such as 192.168.231.10") from None
     return text
 
 
@@ -39,21 +40,21 @@ def _time(text: str) -> str:
 
 
 class NewSsh(Body):
-    address: Annotated[str, Field(pattern=r"^[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}$")]
+    address: Annotated[str, Field(pattern=shapes.ADDRESS)]
     port: Annotated[int, Field(ge=1, le=65535)] = 22
-    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "root"
-    host_key: Annotated[str, Field(pattern=r"^(ssh-|ecdsa-sha2-)[a-z0-9-]{3,20} [A-Za-z0-9+/]{40,2000}={0,3}$")]
+    user: Annotated[str, Field(pattern=shapes.USER)] = "root"
+    host_key: Annotated[str, Field(pattern=shapes.HOST_KEY)]
     """Pinned: type and key as in known_hosts. There is no trust on first use."""
-    key_ref: Annotated[str, Field(pattern=_REFERENCE)]
+    key_ref: Annotated[str, Field(pattern=shapes.SECRET)]
 
 
 class NewSlot(Body):
     slot: Word
     kind: Literal["gpu", "nvswitch", "rail", "nvme"]
-    pci: Annotated[str, Field(pattern=_PCI)]
-    guest_pci: Annotated[str, Field(pattern=_PCI)] | None = None
+    pci: Annotated[str, Field(pattern=shapes.PCI)]
+    guest_pci: Annotated[str, Field(pattern=shapes.PCI)] | None = None
     serial: Word | None = None
-    guid: Annotated[str, Field(pattern=r"^(0x)?[0-9a-fA-F:]{16,23}$")] | None = None
+    guid: Annotated[str, Field(pattern=shapes.GUID)] | None = None
     switch_port: Word | None = None
 
 
@@ -67,7 +68,7 @@ class NewMachine(Body):
     slots: Annotated[list[NewSlot], Field(max_length=128)] = []
     guest_address: Annotated[str, Field(max_length=45), AfterValidator(_address)] = "192.168.231.10"
     guest_port: Annotated[int, Field(ge=1, le=65535)] = 22
-    scratch_disk: Annotated[str, Field(pattern=r"^/dev/[A-Za-z0-9._:/-]{1,120}$"), AfterValidator(_disk)] | None = None
+    scratch_disk: Annotated[str, Field(pattern=shapes.DISK), AfterValidator(_disk)] | None = None
     rack: Word | None = None
     power_feed: Word | None = None
     capacity: Annotated[int, Field(ge=1, le=64)] = 1
@@ -141,13 +142,3 @@ def read_rows(raw: list[dict[str, Any]]) -> tuple[dict[int, NewMachine], list[di
 
 def bad_row(number: int, name: object, field: str, reason: str) -> dict[str, Any]:
     return {"row": number, "name": name[:63] if isinstance(name, str) else None, "field": field, "detail": reason}
-
-
-def explained(error: Any) -> tuple[str, str]:
-    """Field and sentence of one of pydantic's errors. A validator that speaks of a field inside starts with its name."""
-    # a part with a bracket is no field but pydantic's name for one branch of a union
-    field = ".".join(str(part)[:100] for part in error["loc"] if "[" not in str(part))
-    reason = str(error["msg"]).removeprefix("Value error, ")
-    if not field and ": " in reason:
-        field, _, reason = reason.partition(": ")
-    return field, reason

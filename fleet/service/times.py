@@ -13,7 +13,10 @@ def stamp_or_none(seconds: float | None) -> str | None:
 
 def seconds(text: str) -> float:
     """Raises ValueError for anything but an RFC 3339 time with its offset."""
-    at = datetime.fromisoformat(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("is not a time, such as 2026-11-30T08:00:00Z") from None
     if at.tzinfo is None:
-        raise ValueError("a time needs its offset, such as Z or +02:00")
+        raise ValueError("has no offset from UTC: write 2026-11-30T08:00:00Z, or +02:00 in place of the Z")
     return at.timestamp()
