@@ -2,7 +2,7 @@
 # make run     the service on a simulated rack, with a demonstration; Ctrl-C ends it
 # make test    lint, strict types, import rules, and every test (root on Debian also installs the system packages)
 # make image   the test image, PROFILE=cpu or gpu (root on Debian; docs/test-image.md); SOURCES, OVERLAY and OUTPUT are yours
-# make torture the long run of the kill -9 test      make bench   the figures of the design, as ratios
+# make torture the long runs of kill -9 and races     make bench   the figures of the design, as ratios
 # make lint    the part of `make test` that runs nothing    make lock   pin the newest allowed dependencies
 
 SHELL := /bin/bash
@@ -40,6 +40,7 @@ image: setup
 
 torture: system setup
 	@$(BIN)/python -m tests.torture
+	@$(BIN)/python -m tests.integration.scheduler
 	@$(BIN)/python -m tests.torture.rack
 	@$(BIN)/python -m tests.torture.rack --weather --database postgresql --kills 100
 
