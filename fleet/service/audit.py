@@ -17,7 +17,7 @@ __all__ = ["Filter", "Order", "listed"]
 
 def listed(session: Session, window: Window, wanted: Filter = Filter(), order: Order = "newest") -> Json:
     """`order` is what comes first."""
-    after, oldest_first = window.after("audit", int), order == "oldest"
+    after, oldest_first = window.after("audit", float, int), order == "oldest"
     page = audit.listed(session, wanted, oldest_first=oldest_first, after=after, limit=window.limit)
     return listing("audit", page, _view)
 

@@ -70,10 +70,11 @@ def listed(
     for column, value in (
         (AuditRow.machine, wanted.machine),
         (AuditRow.actor, wanted.actor),
-        (AuditRow.allowed, wanted.allowed),
     ):
         if value is not None:
             query = query.where(column == value)
+    if wanted.allowed is not None:
+        query = query.where(AuditRow.allowed if wanted.allowed else ~AuditRow.allowed)
     if wanted.action is not None:
         starts = wanted.action.endswith(".")
         query = query.where(
@@ -83,4 +84,4 @@ def listed(
         query = query.where(AuditRow.at >= wanted.since)
     if wanted.until is not None:
         query = query.where(AuditRow.at < wanted.until)
-    return page(session, query, (AuditRow.id,), after, limit, newest_first=not oldest_first)
+    return page(session, query, (AuditRow.at, AuditRow.id), after, limit, newest_first=not oldest_first)

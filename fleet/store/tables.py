@@ -132,13 +132,13 @@ class ValidationRow(Base):
     __tablename__ = "validation"
     id: Mapped[str] = mapped_column(primary_key=True)
     run: Mapped[int] = mapped_column(sa.ForeignKey("run.id"), unique=True)
-    machine: Mapped[str] = mapped_column(sa.ForeignKey("machine.name"), index=True)
+    machine: Mapped[str] = mapped_column(sa.ForeignKey("machine.name"))
     plan: Mapped[str]
     trigger: Mapped[str]
     requested_by: Mapped[str]
     prior_state: Mapped[str]
     site_mode: Mapped[str]  # enforce or observe, as it was at the claim
-    verdict: Mapped[str | None] = mapped_column(index=True)
+    verdict: Mapped[str | None]
     reason: Mapped[str | None]
     created_at: Mapped[float]
     ended_at: Mapped[float | None]
@@ -151,6 +151,18 @@ class ValidationRow(Base):
     evidence_bytes: Mapped[int] = mapped_column(sa.BigInteger, default=0)  # of all its raw outputs, noted at its end
     evidence_dropped_at: Mapped[float | None]  # the raw outputs are gone by the site's retention; the verdict stays
     secrets: Mapped[dict[str, Any] | None]  # the VM's own keys while it lives; cleared at settle
+
+    __table_args__ = (
+        sa.Index("validation_newest", "created_at", "id"),
+        sa.Index("validation_of_machine", "machine", "created_at", "id"),
+        sa.Index("validation_by_verdict", "verdict", "created_at", "id"),
+        sa.Index(
+            "validation_open",
+            "machine",
+            sqlite_where=sa.text("ended_at IS NULL"),
+            postgresql_where=sa.text("ended_at IS NULL"),
+        ),
+    )
 
 
 class MeasurementRow(Base):
@@ -242,10 +254,21 @@ class AuditRow(Base):
     actor: Mapped[str]
     source: Mapped[str | None]  # network address the request came from; None inside the service
     action: Mapped[str]
-    machine: Mapped[str | None] = mapped_column(index=True)
+    machine: Mapped[str | None]
     object: Mapped[str | None]
     allowed: Mapped[bool] = mapped_column(default=True)
     detail: Mapped[dict[str, Any]]
+
+    __table_args__ = (
+        sa.Index("audit_newest", "at", "id"),
+        sa.Index("audit_of_machine", "machine", "at", "id"),
+        sa.Index("audit_by_actor", "actor", "at", "id"),
+        # also finds the beginning of a word, whatever the database's collation
+        sa.Index("audit_by_action", "action", "at", "id", postgresql_ops={"action": "text_pattern_ops"}),
+        sa.Index(
+            "audit_refused", "at", "id", sqlite_where=sa.text("NOT allowed"), postgresql_where=sa.text("NOT allowed")
+        ),
+    )
 
 
 class TokenRow(Base):

@@ -72,6 +72,7 @@ def upgrade() -> None:
     with op.batch_alter_table("validation") as validation:
         validation.alter_column("receipts", existing_type=sa.JSON(), nullable=False)
         validation.alter_column("evidence_bytes", existing_type=sa.BigInteger(), nullable=False)
+    _lists()
 
 
 def _notices() -> None:
@@ -92,3 +93,21 @@ def _notices() -> None:
     waiting = sa.text("acknowledged_at IS NULL")
     op.create_index("notice_due", "notice", ["destination", "due_at"], sqlite_where=waiting, postgresql_where=waiting)
     op.create_index("notice_of", "notice", ["destination", "subject"])
+
+
+def _lists() -> None:
+    """What every list and filter of the API needs to be quick on a large provider's database."""
+    op.drop_index("ix_validation_machine", "validation")
+    op.drop_index("ix_validation_verdict", "validation")
+    op.create_index("validation_newest", "validation", ["created_at", "id"])
+    op.create_index("validation_of_machine", "validation", ["machine", "created_at", "id"])
+    op.create_index("validation_by_verdict", "validation", ["verdict", "created_at", "id"])
+    running = sa.text("ended_at IS NULL")
+    op.create_index("validation_open", "validation", ["machine"], sqlite_where=running, postgresql_where=running)
+    op.drop_index("ix_audit_machine", "audit")
+    op.create_index("audit_newest", "audit", ["at", "id"])
+    op.create_index("audit_of_machine", "audit", ["machine", "at", "id"])
+    op.create_index("audit_by_actor", "audit", ["actor", "at", "id"])
+    op.create_index("audit_by_action", "audit", ["action", "at", "id"], postgresql_ops={"action": "text_pattern_ops"})
+    refused = sa.text("NOT allowed")
+    op.create_index("audit_refused", "audit", ["at", "id"], sqlite_where=refused, postgresql_where=refused)
