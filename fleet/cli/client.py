@@ -2,6 +2,7 @@
 whose answer was lost is simply sent again."""
 
 import json
+import re
 import sys
 import time
 import uuid
@@ -36,8 +37,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class Client:
     """One service. Raises CommandError, whose status is the exit status; closed by `with`."""
 
-    def __init__(self, profile: Profile, timeout_s: float = 45.0) -> None:
-        self.url = profile.url
+    def __init__(self, profile: Profile, timeout_s: float = 45.0, answer_s: float = 300.0) -> None:
+        """`timeout_s` for each piece of an answer, `answer_s` for all of it."""
+        self.url, self._answer_s = profile.url, answer_s
         try:
             parts = urlsplit(self.url)
             valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -46,6 +48,10 @@ class Client:
         if not valid:
             raise CommandError(
                 f"--url: {self.url!r} is not an address; it looks like http://127.0.0.1:8470", Exit.USAGE
+            )
+        if "@" in parts.netloc:
+            raise CommandError(
+                "--url: has a login in it; the service takes a token: --token or FLEET_TOKEN", Exit.USAGE
             )
         headers = {"Accept": "application/json"}
         if profile.token is not None:
@@ -70,13 +76,13 @@ class Client:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
         self._http.close()
 
-    def get(self, path: str, params: Params | None = None) -> Any:
+    def get(self, path: str, params: Params | None = None) -> Json:
         return self._json(self._send("GET", path, params=params))
 
     def text(self, path: str) -> str:
         return self._send("GET", path).decode(errors="replace")
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None) -> Any:
+    def post(self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None) -> Json:
         """`key` is the idempotency key; one is made where the caller has no better."""
         return self._json(self._send("POST", path, body=body or {}, key=key or str(uuid.uuid4())))
 
@@ -99,7 +105,8 @@ class Client:
 
     def _page(self, path: str, params: Params) -> Json:
         page = self.get(path, params)
-        if not isinstance(page, dict) or not isinstance(page.get("items"), list):
+        items = page.get("items")
+        if not isinstance(items, list) or not all(isinstance(row, dict) for row in items):
             raise self._not_ours("its answer is not a list")
         return page
 
@@ -141,23 +148,25 @@ class Client:
             time.sleep(pause_s)
         if unsure:
             raise CommandError(
-                f"{self.url} took the request and never answered ({lost}): it may have been done. Look before "
+                f"{self.url} took the request and never answered ({_said(lost)}): it may have been done. Look before "
                 f"doing it again; its idempotency key is {key}",
                 Exit.NOT_SETTLED,
             ) from lost
         raise CommandError(
-            f"{self.url} does not answer: {lost}. Is the service up (`fleet up`), and is the address right (--url)?",
+            f"{self.url} does not answer: {_said(lost)}. Is the service up (`fleet up`), and is the address right (--url)?",
             Exit.NOT_REACHED,
         ) from lost
 
     def _once(self, request: httpx.Request) -> tuple[int, bytes]:
         response = self._http.send(request, stream=True)
         try:
-            raw = bytearray()
+            raw, started = bytearray(), time.monotonic()
             for chunk in response.iter_bytes():
                 raw += chunk
                 if len(raw) > _ANSWER_LIMIT_BYTES:
                     raise self._not_ours(f"its answer has more than {_ANSWER_LIMIT_BYTES >> 20} MiB")
+                if time.monotonic() - started > self._answer_s:
+                    raise httpx.ReadTimeout(f"its answer has not ended in {self._answer_s:g} s")
             return response.status_code, bytes(raw)
         finally:
             response.close()
@@ -176,14 +185,22 @@ class Client:
             raise self._not_ours(f"it answered {status} without a problem document")
         raise CommandError("\n".join(_sentences(problem, status)), of_problem(status, problem.get("code")), problem)
 
-    def _json(self, raw: bytes) -> Any:
+    def _json(self, raw: bytes) -> Json:
         try:
-            return json.loads(raw)
-        except ValueError:
+            answer = json.loads(raw)
+        except (ValueError, RecursionError):
             raise self._not_ours("its answer is not JSON") from None
+        if not isinstance(answer, dict):
+            raise self._not_ours("its answer is not an object")
+        return answer
 
     def _not_ours(self, why: str) -> CommandError:
         return CommandError(f"{self.url} is not this service, or of another version: {why}", Exit.INTERNAL)
+
+
+def _said(lost: httpx.HTTPError) -> str:
+    """The reason without its number and its full stop: it stands inside of a sentence."""
+    return re.sub(r"^\[Errno -?\d+\] ", "", str(lost) or type(lost).__name__).rstrip(".")
 
 
 def _is_enough(started: float) -> bool:

@@ -39,10 +39,14 @@ def discover(here: session.Session, machine: str) -> Exit:
 def _inspect(here: session.Session, machine: str, kind: str) -> Mapping[str, Any]:
     with here.connect() as client:
         asked = client.post("/v1/inspections", {"machine": machine, "kind": kind})
-        for seen in _until_ended(client, asked):
-            if seen["outcome"] is not None:
-                ended: Mapping[str, Any] = seen
-                return ended
+        try:
+            for seen in _until_ended(client, asked):
+                if seen["outcome"] is not None:
+                    return seen
+        except KeyboardInterrupt:
+            said = f"no longer waited for: {asked['id']} looks on and changes nothing; "
+            said += f"`fleet machine {kind} {machine}` waits for it again"
+            raise CommandError(said, Exit.INTERRUPTED) from None
     raise CommandError(f"{asked['id']} has not ended in {_PATIENCE_S:.0f} s; look again later", Exit.NOT_SETTLED)
 
 

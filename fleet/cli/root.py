@@ -104,6 +104,9 @@ def root(
     ] = False,
 ) -> None:
     """Re-validate bare-metal GPU machines between tenants. --json, --url, --token and --ca may stand anywhere."""
+    for option, value in (("--url", url), ("--token", token), ("--ca", ca)):
+        if value == "":  # a variable of the shell that is not set must not mean "whoever the profile is"
+            raise CommandError(f"{option}: is empty; leave it out, or give it a value", Exit.USAGE)
     context.obj = Session(json, url, token, ca)
 
 
@@ -127,6 +130,9 @@ def lifted(arguments: Sequence[str]) -> list[str]:
     return front + rest
 
 
+_LONGEST_LINE = 600
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Whatever happens, the answer is an exit status of `Exit` and at most a few lines on stderr."""
     arguments = lifted(sys.argv[1:] if arguments is None else arguments)
@@ -135,21 +141,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter still gets its answer
     try:
-        status = get_command(app).main(list(arguments), prog_name="fleet", standalone_mode=False)
-        sys.stdout.flush()
-        return int(status or Exit.DONE)
+        return _invoke(list(arguments))
     except CommandError as exc:
         if as_json:
             print_json(exc.document)
-        complain(f"fleet: {exc}")
+        complain(_bounded(f"fleet: {exc}"))
         return exc.status
     except typer.TyperException as exc:
-        if as_json:
-            print_json({"title": exc.format_message(), "code": "usage"})
-        show = getattr(exc, "show", None)  # typer's own usage errors know the command they belong to
-        show() if show is not None else complain(f"fleet: {exc}")
-        return Exit.USAGE
+        return _misused(exc, as_json)
     except (KeyboardInterrupt, typer.Abort):
+        if as_json:
+            print_json({"title": "interrupted", "code": "interrupted"})
         return Exit.INTERRUPTED
     except BrokenPipeError:
         # whoever read our output has seen enough, and Python would complain again when it closes stdout
@@ -161,3 +163,31 @@ def run(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         complain(f"fleet: this is a fault of the program: {type(exc).__name__}: {exc}")
         return Exit.INTERNAL
+
+
+def _invoke(arguments: list[str]) -> int:
+    """What typer's `main` does, but for its view of a reader that has gone: exit status 1, which here is a failed verdict."""
+    command = get_command(app)
+    try:
+        with command.make_context("fleet", arguments) as context:
+            status = command.invoke(context)
+    except typer.Exit as exc:
+        status = exc.exit_code
+    sys.stdout.flush()
+    return int(status or Exit.DONE)
+
+
+def _misused(exc: typer.TyperException, as_json: bool) -> int:
+    said = exc.format_message().replace("Value error, ", "").replace("Input should be", "must be")
+    is_help = "\n" in said  # a noun without its verb
+    if as_json:
+        print_json({"title": "a command is missing" if is_help else _bounded(said), "code": "usage"})
+    context = getattr(exc, "ctx", None)
+    where = f" Try `{context.command_path} --help`." if context is not None and not is_help else ""
+    complain(said if is_help else _bounded(f"fleet: {said if said.endswith(('.', '?')) else said + '.'}") + where)
+    return Exit.USAGE
+
+
+def _bounded(text: str) -> str:
+    """Each line short enough to be read: what was typed may be in it."""
+    return "\n".join(line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..." for line in text.split("\n"))

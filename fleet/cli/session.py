@@ -67,7 +67,9 @@ def _no_options() -> None:
 
 
 def segment(text: str) -> str:
-    """A name or id as one piece of a path, whatever is in it."""
+    """A name or id as one piece of a path, whatever is in it. Raises CommandError where nothing is."""
+    if not text.strip():
+        raise CommandError("the name or id is empty: say which one; `list` shows those that there are", Exit.USAGE)
     if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
         raise CommandError(f"{text!a} is not UTF-8 text", Exit.USAGE)
     return quote(text, safe="") if text.strip(".") else quote(text, safe="").replace(".", "%2E")

@@ -120,11 +120,9 @@ def revalidate(
         try:
             ended = follow.until_settled(client, started, quiet=here.json)
         except KeyboardInterrupt:
-            complain(
-                f"\nNo longer following. {started['id']} goes on; end it with: "
-                f"fleet abort {started['id']} --reason 'no longer needed'"
-            )
-            raise
+            said = f"no longer followed: {started['id']} goes on; end it with "
+            said += f"`fleet abort {started['id']} --reason 'no longer needed'`"
+            raise CommandError(said, Exit.INTERRUPTED) from None
     here.answer(ended, lambda: _print_end(ended))
     raise typer.Exit(BY_VERDICT[ended["verdict"]])
 

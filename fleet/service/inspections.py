@@ -29,7 +29,7 @@ def start(session: Session, permit: Permit, order: NewInspection) -> Answer:
     if (row := inspections.open_on(session, machine.name)) is not None:
         if row.kind != order.kind:
             raise Refused(
-                f"{machine.name} is being looked at by {row.id} ({row.kind}) of {row.requested_by}; try again"
+                f"{machine.name} is being looked at by {row.id} ({row.kind}) of {row.requested_by}: try again when that has ended"
             )
         return Answer.accepted(show(session, row.id))
     id_ = open_inspection(session, machine, Inspection(order.kind), permit.actor.by)
