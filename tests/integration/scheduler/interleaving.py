@@ -1,8 +1,8 @@
-"""One machine, one scheduler, operators, a service whose process is killed now and then: random acts in a random order, and
-after each of them a look for harm on the host."""
+"""One machine, one scheduler, operators, a service whose process is killed now and then: random acts in a random order, some
+of them while the service is in the midst of a call, and after each of them a look for harm on the host."""
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -52,19 +52,19 @@ class Harm(AssertionError):
 class Host(Hosts):
     """Test VMs come and go at once; they never answer, so that a validation lasts until somebody or a deadline ends it."""
 
-    kill: Callable[[], None] = lambda: None
+    meanwhile: Callable[[], None] = lambda: None
 
     def place(self, vm: TestVm, fence: Fence, deadline: Deadline) -> None:
-        self.kill()
+        self.meanwhile()
         self.domains.setdefault(vm.machine.name, []).append(Domain(vm.uuid, vm.name, "running", vm.validation))
-        self.kill()
+        self.meanwhile()
 
     def placement(self, vm: TestVm, deadline: Deadline) -> PlacementView:
         there = any(domain.uuid == vm.uuid for domain in self.domains.get(vm.machine.name, ()))
         return PlacementView(Placement.RUNNING if there else Placement.ABSENT)
 
     def tear_down(self, vm: TestVm, fence: Fence, deadline: Deadline) -> None:
-        self.kill()
+        self.meanwhile()
         left = [domain for domain in self.domains.get(vm.machine.name, ()) if domain.uuid != vm.uuid]
         self.domains[vm.machine.name] = left
 
@@ -102,8 +102,8 @@ class Interleaving:
     def __init__(self, db: Database, folder: Path, seed: int, *, waits: bool, gate: bool) -> None:
         self.db, self.gate, self.chance = db, gate, random.Random(seed)
         self.name = f"m{seed}"
-        self.scheduler = Scheduler(self.chance, asks=seed % 2 == 1)
-        self.host = Host(kill=self._maybe_killed)
+        self.scheduler = Scheduler(self.chance, asks=seed % 2 == 1, meanwhile=self._meanwhile)
+        self.host = Host(meanwhile=self._meanwhile)
         outside = world(db, self.host, folder, Policy(host_patience=2, abort_retries_s=(1.0,)))
         self.world = replace(outside, scheduler=self.scheduler)
         self.workers = Worker(db, _flows(self.world, waits=waits), threads=1)
@@ -122,16 +122,14 @@ class Interleaving:
 
     def run(self, steps: int = STEPS) -> None:
         """Raises Harm."""
-        acts = [act for act, weight in self._acts().items() for _ in range(weight)]
         for number in range(steps):
-            act = self.chance.choice(acts)
-            with suppress(Refused, Conflict):
-                act()
+            act = self._work if self.chance.random() < 0.35 else self._act()
+            self._do(act)
             self._look_for_harm(f"seed {self.name[1:]}, act {number}: {act.__name__.strip('_')}")
 
-    def _acts(self) -> Mapping[Callable[[], None], int]:
-        return {
-            self._work: 16,
+    def _act(self) -> Callable[[], None]:
+        """Somebody's, not the workers'."""
+        weights = {
             self._validate: 2,
             self._end: 1,
             self._deadline_passes: 1,
@@ -144,6 +142,11 @@ class Interleaving:
             self._late_message: 4,
             self._acknowledge_late: 3,
         }
+        return self.chance.choices(list(weights), list(weights.values()))[0]
+
+    def _do(self, act: Callable[[], None]) -> None:
+        with suppress(Refused, Conflict):
+            act()
 
     # the service
 
@@ -158,7 +161,10 @@ class Interleaving:
         with suppress(Killed):
             self.workers.step()
 
-    def _maybe_killed(self) -> None:
+    def _meanwhile(self) -> None:
+        """While the service calls somebody: others act, or its process ends."""
+        if self.chance.random() < 0.3:
+            self._do(self._act())
         if self.chance.random() < 0.1:
             raise Killed
 

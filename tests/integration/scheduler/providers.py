@@ -1,7 +1,7 @@
 """Schedulers as providers have them, in memory: slow, away, deaf, saying things twice, going by what was true long ago."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fleet.core.clock import Deadline
@@ -24,8 +24,8 @@ class Scheduler:
     One that does not ask acknowledges a withdrawal only when no placement that it decided on an older word is still under
     way, and none of its tenants is on the machine."""
 
-    def __init__(self, chance: random.Random, *, asks: bool) -> None:
-        self.chance, self.asks = chance, asks
+    def __init__(self, chance: random.Random, *, asks: bool, meanwhile: Callable[[], None]) -> None:
+        self.chance, self.asks, self.meanwhile = chance, asks, meanwhile
         self.version, self.claimable = 0, False  # what it believes
         self.decided = 0
         self.placing: list[str] = []  # instances that will be placed in a moment
@@ -35,6 +35,7 @@ class Scheduler:
 
     def post(self, id_: str, message: Mapping[str, Any], deadline: Deadline) -> Answer:
         notices: list[Notice] = message["data"]["notices"]
+        self.meanwhile()
         weather = self.chance.choice(_WEATHER)
         if weather == "away":
             raise Unreachable("connection refused")
