@@ -82,6 +82,11 @@ def _not_told(machine: Any, but_by: str) -> sa.ColumnElement[bool]:
     return ~sa.exists().where(*open_, AttentionRow.kind != but_by)
 
 
+def _never_moved() -> sa.ColumnElement[bool]:
+    """It was added, and nothing has become of it: it waits for a person's first validation, as do all of the same file."""
+    return MachineRow.state_since == MachineRow.created_at
+
+
 def _stuck(_world: World) -> Late:
     return sa.select(
         MachineRow.name.label("subject"),
@@ -91,9 +96,31 @@ def _stuck(_world: World) -> Late:
         MachineRow.state_why.label("why"),
     ).where(
         MachineRow.state.in_([state for state in State if state not in STABLE]),
+        ~_never_moved(),
         ~_held(),
         _nothing_under_way(),
         _not_told(MachineRow.name, but_by="stuck"),
+    )
+
+
+def _never_validated(_world: World) -> Late:
+    return (
+        sa.select(
+            sa.literal("fleet").label("subject"),
+            sa.null().label("machine"),
+            sa.func.min(MachineRow.state_since).label("since"),
+            sa.func.count().label("count"),
+            sa.func.min(MachineRow.name).label("first"),
+        )
+        .where(
+            MachineRow.state == State.VACATED,
+            _never_moved(),
+            _longer_than(MachineRow.state_since, _HOUR_S),
+            ~_held(),
+            _nothing_under_way(),
+            _not_told(MachineRow.name, but_by="never validated"),
+        )
+        .group_by(MachineRow.state)
     )
 
 
@@ -207,6 +234,12 @@ RULES = (
         _stuck,
         "{machine} is {state} since {since} ({why}) and nothing gets on with it",
         "`fleet validation list --machine {machine}` shows what came before; then `fleet revalidate {machine}`",
+    ),
+    Rule(
+        "never validated",
+        _never_validated,
+        "{count} machines have not been validated since they were added, the first of them at {since}: nobody can claim them",
+        "`fleet revalidate {first}`, and so on; `fleet machine list --state vacated` shows them",
     ),
     Rule(
         "overdue",

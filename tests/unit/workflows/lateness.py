@@ -24,7 +24,9 @@ LONG_AGO_S = 30 * 86400.0
 
 
 def add_machine(session: Session, state: State, name: str = "m1") -> Machine:
+    """One that was added long ago."""
     machines.add(session, Machine(name, "sim-a100x8", state, 1, 0.0, "as it was left", SSH), BY)
+    session.execute(sa.update(MachineRow).where(MachineRow.name == name).values(created_at=ago(session)))
     return machines.get(session, name)
 
 
@@ -42,6 +44,12 @@ def ago(session: Session, seconds: float = LONG_AGO_S) -> float:
 
 def stuck(session: Session) -> None:
     add_machine(session, State.VACATED)
+
+
+def never_validated(session: Session) -> None:
+    for name in ("m1", "m2"):
+        add_machine(session, State.VACATED, name)
+    session.execute(sa.update(MachineRow).values(state_since=MachineRow.created_at))
 
 
 def overdue(session: Session) -> None:
@@ -105,6 +113,7 @@ def untold(session: Session) -> None:
 
 LATE: Mapping[str, Callable[[Session], None]] = {
     "stuck": stuck,
+    "never validated": never_validated,
     "overdue": overdue,
     "untaken": untaken,
     "failing": failing,

@@ -13,7 +13,7 @@ from fleet.core.states import State
 from fleet.engine.worker import Worker
 from fleet.store import approvals, machines
 from fleet.store.database import Database
-from fleet.store.tables import ApprovalRow, AttentionRow, RunRow
+from fleet.store.tables import ApprovalRow, AttentionRow, MachineRow, RunRow
 from fleet.workflows import watchdog
 from fleet.workflows.deadlines import RULES, Rule
 from fleet.workflows.world import Policy
@@ -177,3 +177,14 @@ def test_an_approval_that_nobody_gave_in_time_is_closed(db: Database, tmp_path: 
     assert kinds(db) == []
     with db.read() as session:
         assert session.get_one(ApprovalRow, id_).state == "expired"
+
+
+def test_a_whole_file_of_new_machines_is_one_record_and_not_before_an_hour(db: Database, tmp_path: Path) -> None:
+    with db.begin() as session:
+        LATE["never validated"](session)
+    assert told(db, tmp_path) == [("never validated", "fleet")]
+    with db.begin() as session:
+        assert session.scalars(sa.select(AttentionRow.reason)).one().startswith("2 machines have not been validated")
+        young = ago(session, 3000.0)
+        session.execute(sa.update(MachineRow).values(state_since=young, created_at=young))
+    assert told(db, tmp_path) == []
