@@ -1,9 +1,12 @@
 """Notices by the API: what waits, and the receiver's or a person's word that it is known."""
 
 import pytest
+import sqlalchemy as sa
 
 from fleet.service.access import Role
 from fleet.store import attention
+from fleet.store.tables import RunRow
+from fleet.workflows import delivery
 from tests.integration.api.conftest import Api
 
 REASON = {"reason": "odd noise"}
@@ -37,6 +40,35 @@ def test_a_notice_that_there_is_not_is_named(api: Api, id_: str) -> None:
     for answer in (api.get(f"/v1/notices/{id_}", 404), api.post(f"/v1/notices/{id_}/acknowledge", status=404)):
         assert answer["code"] == "not-found"
         assert id_ in answer["detail"]
+
+
+@pytest.mark.parametrize(
+    "query", ["state=lost", "destination=pager", "machine=gpu%2F1", "limit=0", "cursor=x", "kind=x"]
+)
+def test_a_filter_that_is_none_is_named(api: Api, query: str) -> None:
+    assert api.get(f"/v1/notices?{query}", 422)["field"] == query.partition("=")[0]
+
+
+def test_an_acknowledgement_says_nothing_more(api: Api) -> None:
+    api.add("gpu-1")
+    (notice,) = api.get("/v1/notices")["items"]
+    path = f"/v1/notices/{notice['id']}/acknowledge"
+    assert api.post(path, {"until": "tomorrow"}, 422)["field"] == "until"
+    for role in (Role.VIEWER, Role.HARDWARE, Role.AGENT):
+        api.post(path, status=403, role=role)
+    assert api.get(f"/v1/notices/{notice['id']}")["state"] == "pending"
+
+
+def test_a_service_whose_receiver_is_away_is_healthy(api: Api) -> None:
+    """What delivers sleeps between two tries: that is no lag of the workers."""
+    with api.db.begin() as session:
+        delivery.ensure(session)
+        session.execute(sa.update(RunRow).values(phase_since=0.0, due_at=RunRow.due_at + 300.0))
+    api.add("gpu-1")
+    assert api.http.get("/healthz").json()["worker_lag_s"] == 0.0
+    text = api.http.get("/metrics").text
+    assert 'fleet_notices_pending{destination="scheduler"} 1.0' in text
+    assert "fleet_worker_lag_seconds 0.0" in text
 
 
 def test_records_of_attention_are_in_the_same_list(api: Api) -> None:
