@@ -29,7 +29,7 @@ def list_(
     context: typer.Context,
     machine: session.OfMachine = None,
     state: Annotated[str | None, typer.Option("--state", help="waiting, approved, rejected or expired.")] = None,
-    limit: session.Limit = None,
+    limit: session.Limit = 100,
     cursor: session.Cursor = None,
 ) -> None:
     """The newest first."""

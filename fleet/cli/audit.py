@@ -25,7 +25,7 @@ COLUMNS: tuple[Column, ...] = (
     ("MACHINE", "machine"),
     ("OBJECT", "object"),
     ("ALLOWED", lambda row: "yes" if row.get("allowed") else "REFUSED"),
-    ("DETAIL", lambda row: json.dumps(row.get("detail"), ensure_ascii=False)[:120]),
+    ("DETAIL", lambda row: json.dumps(row.get("detail"), ensure_ascii=False)),
 )
 
 

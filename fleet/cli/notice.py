@@ -33,7 +33,7 @@ def list_(
     machine: session.OfMachine = None,
     state: Annotated[str | None, typer.Option("--state", help="pending, delivered or acknowledged.")] = None,
     destination: Annotated[str | None, typer.Option("--to", help="scheduler or attention.")] = None,
-    limit: session.Limit = None,
+    limit: session.Limit = 100,
     cursor: session.Cursor = None,
 ) -> None:
     """Notices, the newest first."""

@@ -1,11 +1,14 @@
 """What a person or a script reads: tables and sentences, or one JSON document. Nothing reaches a terminal unescaped."""
 
-import io
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, TextIO
+
+from fleet.cli.layout import details, lay_out
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,21 +80,26 @@ def print_table(rows: Sequence[Row], columns: Sequence[Column], nothing: str) ->
     if not rows:
         say(nothing)
         return
-    grid = table(rows, columns)
-    if sys.stdout.isatty():
-        console().print(grid)
-        return
-    text = io.StringIO()
-    console(text).print(grid)
-    sys.stdout.writelines(line.rstrip() + "\n" for line in text.getvalue().splitlines())
+    cells = [_cell(column) for column in columns]
+    texts = [[printable(cell(row)) for cell in cells] for row in rows]
+    laid = lay_out([title for title, _ in columns], texts, _width())
+    sys.stdout.write((f"\x1b[1m{laid.header}\x1b[0m" if _is_styled() else laid.header) + "\n")
+    sys.stdout.writelines(line + "\n" for line in laid.body)
 
 
 def print_details(pairs: Iterable[tuple[str, object]]) -> None:
     """One object, a line per field; fields without a value are left out."""
-    shown = [(title, value) for title, value in pairs if value not in (None, "", [], {})]
-    width = max((len(title) for title, _ in shown), default=0)
-    for title, value in shown:
-        say(f"{title:<{width}}  {printable(value)}")
+    shown = [(title, printable(value)) for title, value in pairs if value not in (None, "", [], {})]
+    sys.stdout.writelines(line + "\n" for line in details(shown, _width()))
+
+
+def _width() -> int | None:
+    """None where no terminal shows it."""
+    return get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _is_styled() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def time(value: object) -> str:

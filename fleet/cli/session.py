@@ -1,5 +1,6 @@
 """What every command has: the options that may stand anywhere, the client, and the way to answer."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, max=500, help="One 
 Cursor = Annotated[str | None, typer.Option("--cursor", help="Go on where the last page ended (its `next`).")]
 OfMachine = Annotated[str | None, typer.Option("--machine", metavar="NAME", help="Only this machine's.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; goes to the record and to whoever asks.")]
+
+_MANY = 50
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Session:
 
     def answer_list(self, page: Mapping[str, Any], columns: Sequence[Column], nothing: str) -> None:
         self.answer(page, lambda: print_table(page["items"], columns, nothing))
+        if not self.json and sys.stdout.isatty() and len(page["items"]) > _MANY:
+            complain(f"{len(page['items'])} rows; --limit gives fewer at once.")
         if page.get("next") and not self.json:
             complain(f"There is more: --cursor {page['next']}")
 

@@ -68,7 +68,7 @@ def test_approvals_are_listed_and_shown(fleet, service):
     service.on("GET", "/v1/approvals", {"items": [APPROVAL], "next": None})
     service.on("GET", "/v1/approvals/apr-1", APPROVAL)
     assert "customer insists" in fleet("approval", "list", "--state", "waiting", "--machine", "m").out
-    assert service.requests[0].query == {"state": ["waiting"], "machine": ["m"], "limit": ["500"]}
+    assert service.requests[0].query == {"state": ["waiting"], "machine": ["m"], "limit": ["100"]}
     assert "instance      vm-9" in fleet("approval", "show", "apr-1").out
 
 
