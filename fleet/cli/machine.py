@@ -143,7 +143,7 @@ def import_(
         raise
     if found.errors:
         raise found.refused()
-    said = "the file is good" if dry_run else f"{done['added']} machines were added, {done['updated']} updated"
+    said = "the file is good" if dry_run else f"machines added: {done['added']}, updated: {done['updated']}"
     here.answer(done, lambda: say(f"{said}."))
 
 

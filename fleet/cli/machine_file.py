@@ -16,6 +16,8 @@ from fleet.cli.output import printable
 
 _LIMIT_BYTES = 4 << 20  # the service takes no more
 _LIMIT_ROWS = 10_000
+_MOST_SHOWN = 40
+"""Bad rows that a person is shown; `--json` has all."""
 
 _CSV_SSH = ("address", "user", "host_key", "key_ref")
 _CSV_TEXT = ("name", "sku", "rack", "power_feed", "guest_address", "scratch_disk", "handed_over_at", "state")
@@ -38,9 +40,14 @@ class Machines:
     def refused(self, problem: Mapping[str, Any] | None = None) -> CommandError:
         """Every bad row by its place in the file: those found here, and those that the service's `problem` lists."""
         rows = [self._here(error) for error in self.errors] + [self._there(error) for error in bad_rows(problem or {})]
+        rows.sort(key=lambda row: _number(row["where"]))
         keys = ("where", "name", "field", "detail")
-        lines = (": ".join(printable(row[key]) for key in keys if row.get(key) is not None) for row in rows)
-        error = _bad(self.file, "nothing was imported:" + "".join(f"\n  {line}" for line in lines))
+        shown = [
+            ": ".join(printable(row[key]) for key in keys if row.get(key) is not None) for row in rows[:_MOST_SHOWN]
+        ]
+        if len(rows) > _MOST_SHOWN:
+            shown.append(f"and {len(rows) - _MOST_SHOWN} more: --json lists all")
+        error = _bad(self.file, "nothing was imported:" + "".join(f"\n  {line}" for line in shown))
         error.document = {
             "title": "nothing was imported",
             "code": "invalid-input",
@@ -75,13 +82,17 @@ def read(file: Path) -> Machines:
     if not rows and not errors:
         raise _bad(file, "has no machines")
     if len(rows) > _LIMIT_ROWS:
-        raise _bad(file, f"has {len(rows)} machines, at most {_LIMIT_ROWS} fit in one import")
+        raise _bad(file, f"has {len(rows)} machines, at most {_LIMIT_ROWS} fit in one import: split it")
     sound = []
     for where, row in rows:
         try:
-            json.dumps(row, allow_nan=False, ensure_ascii=False).encode()
+            text = json.dumps(row, allow_nan=False, ensure_ascii=False)
+            text.encode()
         except (TypeError, ValueError) as exc:  # a date, a set, bytes, .nan, half a surrogate pair
             errors.append(f"{where}: has a value that no machine has: {exc}")
+            continue
+        if "\\u0000" in text:
+            errors.append(f"{where}: has a NUL character in it")
         else:
             sound.append((where, row))
     return Machines(file, sound, errors)
@@ -123,10 +134,14 @@ def _from_csv(file: Path, text: str) -> Rows:
     errors: list[str] = []
     last: Mapping[str, str] = {}
     try:
-        header = next(reader, [])
+        header = [name.strip() for name in next(reader, [])]
         known = {*_CSV_TEXT, *_CSV_SSH, *_CSV_COUNTS, *_CSV_SLOT, "port", "instances"}
         if unknown := [name for name in header if name not in known]:
-            raise _bad(file, f"line 1: unknown column {unknown[0]!r}; columns are {', '.join(sorted(known))}")
+            raise _bad(
+                file,
+                f"line 1: there is no column {unknown[0][:80]!r}; the first line names the columns, with commas between "
+                f"them: {', '.join(sorted(known))}",
+            )
         if repeated := [name for name in header if header.count(name) > 1]:
             raise _bad(file, f"line 1: column {repeated[0]!r} twice")
         for cells in reader:
@@ -182,7 +197,7 @@ def _text(file: Path) -> str:
     except OSError as exc:
         raise _bad(file, f"cannot be read: {exc.strerror}") from exc
     if len(raw) > _LIMIT_BYTES:
-        raise _bad(file, f"has more than {_LIMIT_BYTES >> 20} MiB")
+        raise _bad(file, f"has more than {_LIMIT_BYTES >> 20} MiB, the most that fit in one import: split it")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -232,6 +247,11 @@ class _Strict(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} twice", key.start_mark)
             seen.add((key.tag, key.value if isinstance(key, yaml.ScalarNode) else id(key)))
         return super().construct_mapping(node, deep)
+
+
+def _number(where: str) -> int:
+    """Of `line 12` or `machine 3`."""
+    return int("".join(c for c in where if c in "0123456789") or 0)
 
 
 def _bad(file: Path, why: str) -> CommandError:

@@ -64,12 +64,12 @@ def test_one_bad_row_and_the_service_only_looks_at_the_others_so_that_all_are_li
     assert service.requests[0].body["dry_run"] is True
     assert ran.err.splitlines()[1:] == [
         "  line 4: 3 cells under 10 columns",
+        "  line 5: gpu-1: name: is the name of an earlier row too",
         "  line 6: port: 'ssh' is not a number",
         "  line 6: capacity: '\u0661' is not a number",
-        "  line 5: gpu-1: name: is the name of an earlier row too",
     ]
     assert ran.json["errors"][0] == {"where": "line 4", "detail": "3 cells under 10 columns"}
-    assert ran.json["errors"][3] == {"where": "line 5", **errors[0]}
+    assert ran.json["errors"][1] == {"where": "line 5", **errors[0]}
 
 
 def test_a_bad_row_imports_nothing_where_the_service_finds_no_other(fleet, service, tmp_path):
@@ -100,6 +100,8 @@ def test_a_dry_run_says_that_a_file_is_good(fleet, service, tmp_path):
         ("m.yaml", "{name: !!binary aGVsbG8=}"),
         ("m.yaml", "{name: !!timestamp 2026-01-01}"),
         ("m.yaml", "7"),
+        ("m.yaml", '{name: "a\\0b"}'),
+        ("m.json", '{"name": "a\\u0000"}'),
     ],
 )
 def test_a_value_that_no_request_can_carry_is_a_bad_row(tmp_path, name, row):
@@ -118,7 +120,17 @@ def test_a_time_in_yaml_is_sent_as_it_was_written(tmp_path):
     [
         ("m.txt", "", "is .yaml, .json or .csv"),
         ("m.csv", "", "has no machines"),
-        ("m.csv", "name,sku,colour\n", "line 1: unknown column 'colour'"),
+        (
+            "m.csv",
+            "name,sku,colour\n",
+            "line 1: there is no column 'colour'; the first line names the columns, with commas",
+        ),
+        (
+            "m.csv",
+            "name;sku\ngpu-1;x\n",
+            "there is no column 'name;sku'; the first line names the columns, with commas",
+        ),
+        ("m.csv", "gpu-1,h100-sxm5x8\n", "there is no column 'gpu-1'; the first line names the columns"),
         ("m.csv", "name,name\n", "line 1: column 'name' twice"),
         ("m.csv", 'name,sku\n"a,b\n', "line 2"),
         ("m.yaml", "- name: a\n  sku: b\n  name: c\n", "line 3: key 'name' twice"),
@@ -145,8 +157,23 @@ def test_a_file_that_cannot_be_read_exits_2(fleet, tmp_path):
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path):
-    with pytest.raises(CommandError, match="more than 4 MiB"):
+    with pytest.raises(CommandError, match="more than 4 MiB, the most that fit in one import: split it"):
         machine_file.read(_file(tmp_path, "m.csv", "name,sku\n" + "a,b\n" * (1 << 20)))
+
+
+def test_what_other_programs_write_is_read(tmp_path):
+    """A byte order mark, spaces in the first line, line ends of another system, quotes around everything."""
+    text = '\ufeffname, sku, instances\r\n"gpu-1","h100-sxm5x8","a b"\r\n'
+    assert machine_file.read(_file(tmp_path, "m.csv", text)).rows == [
+        {"name": "gpu-1", "sku": "h100-sxm5x8", "instances": ["a", "b"]}
+    ]
+
+
+def test_a_person_is_shown_the_first_bad_rows_and_a_program_all(fleet, tmp_path):
+    ran = fleet("machine", "import", str(_file(tmp_path, "m.csv", "name,sku\n" + "a\n" * 3000)), "--json")
+    assert (ran.status, len(ran.json["errors"])) == (2, 3000)
+    assert len(ran.err.splitlines()) == 42
+    assert ran.err.splitlines()[-1] == "  and 2960 more: --json lists all"
 
 
 SLOTS_CSV = """name,sku,rack,power_feed,slot,kind,pci,serial,guid,switch_port
