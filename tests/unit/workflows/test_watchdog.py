@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from fleet.core.model import Hold
 from fleet.core.states import State
 from fleet.engine.worker import Worker
-from fleet.store import approvals, machines
+from fleet.store import approvals, machines, notices
 from fleet.store.database import Database
 from fleet.store.tables import ApprovalRow, AttentionRow, MachineRow, RunRow
 from fleet.workflows import watchdog
@@ -71,6 +71,15 @@ def in_the_queue(session: Session) -> None:
     add_run(session, "validation", "queued", due_at=ago(session, 3 * 3600.0), phase_since=ago(session))
 
 
+def asleep(session: Session) -> None:
+    """Until there is something to deliver, or its receiver may be back."""
+    add_run(session, "delivery", "send", "scheduler", due_at=ago(session, -300.0), phase_since=ago(session))
+
+
+def just_promised(session: Session) -> None:
+    notices.put(session, notices.SCHEDULER, notices.WITHDRAWN, "m1", 2, machine="m1", why="because")
+
+
 def in_a_persons_hand(session: Session) -> None:
     add_machine(session, State.VACATED)
     session.add(
@@ -78,7 +87,10 @@ def in_a_persons_hand(session: Session) -> None:
     )
 
 
-@pytest.mark.parametrize("fine", [on_the_way, held, in_time, just_due, at_work, in_the_queue, in_a_persons_hand])
+@pytest.mark.parametrize(
+    "fine",
+    [on_the_way, held, in_time, just_due, at_work, in_the_queue, asleep, just_promised, in_a_persons_hand],
+)
 def test_what_is_in_time_or_in_hand_is_not_told(db: Database, tmp_path: Path, fine: Callable[[Session], None]) -> None:
     with db.begin() as session:
         fine(session)
@@ -90,6 +102,16 @@ def test_a_queue_that_stands_for_more_than_a_day_is_told(db: Database, tmp_path:
         add_machine(session, State.VALIDATING)
         add_run(session, "validation", "queued", due_at=ago(session, 2 * 86400.0))
     assert told(db, tmp_path) == [("untaken", "validation m1")]
+
+
+def test_a_notice_that_is_acknowledged_at_last_is_settled(db: Database, tmp_path: Path) -> None:
+    with db.begin() as session:
+        LATE["notices"](session)
+        notices.delivered(session, notices.SCHEDULER, {"m1": 2}, set(), 60.0)
+    assert told(db, tmp_path) == [("notices", "scheduler")]
+    with db.begin() as session:
+        notices.delivered(session, notices.SCHEDULER, {"m1": 2}, {"m1"}, 60.0)
+    assert told(db, tmp_path) == []
 
 
 def test_an_expired_hold_holds_nobody(db: Database, tmp_path: Path) -> None:
