@@ -34,7 +34,8 @@ def list_(
     here = session.of(context)
     with here.connect() as client:
         page = client.rows("/v1/attention", {"machine": machine, "kind": kind, "state": state}, limit, cursor)
-    here.answer_list(page, COLUMNS, "Nothing waits for a person." if state != "resolved" else "Nothing was resolved.")
+    everything = state is None and machine is None and kind is None
+    here.answer_list(page, COLUMNS, "Nothing waits for a person." if everything else "There is no such record.")
 
 
 @app.command()

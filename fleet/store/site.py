@@ -43,7 +43,8 @@ def pause(session: Session, reason: str, by: By) -> dict[str, Any]:
     """Stop every new automatic act. Raises Refused when it is paused already, saying by whom."""
     row = get(session)
     if row.paused is not None:
-        raise Refused(f"the fleet is paused already by {row.paused['by']} since {at(row.paused['since'])}")
+        since = f"by {row.paused['by']} since {at(row.paused['since'])}"
+        raise Refused(f"the fleet is paused already, {since}: {row.paused['reason']}")
     row.paused = {"by": by.actor, "reason": reason, "since": now(session)}
     audit.write(session, by, "site.paused", detail={"reason": reason})
     return dict(row.paused)

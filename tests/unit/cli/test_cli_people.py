@@ -124,7 +124,7 @@ def test_attention_is_shown_with_its_next_step(fleet, service):
     assert "next_step  look" in out
     assert "\x1b" not in out
     service.on("GET", "/v1/attention", {"items": [], "next": None})
-    assert fleet("attention", "list", "--state", "resolved", "--kind", "stuck").out == "Nothing was resolved.\n"
+    assert fleet("attention", "list", "--state", "resolved", "--kind", "stuck").out == "There is no such record.\n"
     assert service.requests[1].query == {"state": ["resolved"], "kind": ["stuck"], "limit": ["500"]}
 
 
