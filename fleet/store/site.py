@@ -44,7 +44,7 @@ def pause(session: Session, reason: str, by: By) -> dict[str, Any]:
     row = get(session)
     if row.paused is not None:
         since = f"by {row.paused['by']} since {at(row.paused['since'])}"
-        raise Refused(f"the fleet is paused already, {since}: {row.paused['reason']}")
+        raise Refused(f"the fleet is paused already {since}: {row.paused['reason']}")
     row.paused = {"by": by.actor, "reason": reason, "since": now(session)}
     audit.write(session, by, "site.paused", detail={"reason": reason})
     return dict(row.paused)
