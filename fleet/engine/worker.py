@@ -174,7 +174,7 @@ class Worker:
         log.warning(
             "worker.handler", run=run.id, phase=run.phase, attempt=run.attempts + 1, error=str(exc), exc_info=not known
         )
-        if isinstance(exc, StoreUnconfirmed):  # written or not, the row says what is true: whoever takes it up goes by it
+        if isinstance(exc, StoreUnconfirmed):  # written or not: whoever takes it up goes by what the row says
             let_go(self.db, run)
             return None
         if run.attempts + 1 >= phase.max_attempts and not isinstance(exc, StoreBusy):
