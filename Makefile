@@ -10,6 +10,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 WORKERS ?= 2
+N ?= 200
 PROFILE ?= cpu
 
 .PHONY: help setup system run lint test image torture bench lock

@@ -1,11 +1,11 @@
-"""The whole service under kill -9: a simulated rack is validated again and again, while workers are killed at random moments
-and replaced; with `--weather` hosts go down and networks are cut as well. Exit status 1 on harm.
+"""The whole service under kill -9 and freezes: a simulated rack is validated again and again, while workers are killed at random
+moments and replaced, or frozen for longer than their leases last; with `--weather` hosts go down and networks are cut as
+well. Exit status 1 on harm; with `--reckless`, where none was found.
 
-    python -m tests.torture.rack [--database sqlite postgresql] [--kills 200] [--weather]
+    python -m tests.torture.rack [--database sqlite postgresql] [--kills 200] [--freezes 200] [--weather] [--reckless]
 """
 
 import argparse
-import multiprocessing
 import random
 import re
 import sys
@@ -15,7 +15,9 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -29,7 +31,8 @@ from fleet.store.tables import AuditRow, TicketRow, ValidationRow
 from fleet.store.upgrade import upgrade
 from tests import postgres
 from tests.integration.rack import records, working
-from tests.torture import rack_harm
+from tests.torture import rack_harm, reckless
+from tests.torture.rack_crowd import Crowd
 
 FAULTS = {"lab-03": "faulty-gpu", "lab-08": "faulty-gpu", "lab-05": "vm-not-placed", "lab-11": "vm-not-placed"}
 LEASE_S = 4.0
@@ -41,13 +44,15 @@ _FREE = (State.AVAILABLE, State.FAILED, State.VACATED)
 class Report:
     validations: int
     kills: int
-    kills_by_phase: Counter[str]  # of any validation that was open when a worker was killed
+    freezes: int
+    kills_by_phase: Counter[str]  # of any validation that was open when a worker was killed or frozen
     verdicts: Counter[str]
     harm: Counter[str]
 
     def __str__(self) -> str:
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
-        return f"{self.validations} validations ({verdicts}), {self.kills} kills; harm: {dict(self.harm) or 'none'}"
+        done = f"{self.kills} kills, {self.freezes} freezes"
+        return f"{self.validations} validations ({verdicts}), {done}; harm: {dict(self.harm) or 'none'}"
 
 
 def play(
@@ -57,11 +62,14 @@ def play(
     count: int = 12,
     workers: int = 3,
     kills: int = 200,
+    freezes: int = 0,
     at_least_s: float = 0.0,
     weather: bool = False,
+    guarded: bool = True,
     seed: int = 1,
 ) -> Report:
-    """On an empty database at head: until so many were killed, and for so long."""
+    """On an empty database at head: until so many were killed and frozen, and for so long. Without `guarded` nobody asks
+    whether it may still act, and no host keeps a fence."""
     lab = LabProcess(folder / "lab", machines=count + 1)
     manifest = lab.start()
     db = Database(url)
@@ -75,66 +83,45 @@ def play(
             lab.client().break_(name, fault)
         library = parts.library(settings)
         dice = random.Random(seed)
-        crowd = _Crowd((folder / "lab", folder / "home", url, LEASE_S), workers, dice)
+        arguments: dict[str, Any] = {
+            "lab": folder / "lab",
+            "home": folder / "home",
+            "database": url,
+            "lease_s": LEASE_S,
+        }
+        if freezes:
+            arguments["each"] = partial(reckless.hesitant, guarded=guarded)
+        if not guarded:
+            arguments["outside"] = partial(reckless.forgetful, folder / "lab")
+        crowd = Crowd(arguments, workers, dice)
         sky = _Weather(lab.client(), names, dice)
         seen: Counter[str] = Counter()
         try:
             start = time.monotonic()
-            while crowd.killed < kills or time.monotonic() - start < at_least_s:
+            while crowd.kills < kills or crowd.freezes < freezes or time.monotonic() - start < at_least_s:
                 for name in _free(db, names):
                     records.begun(db, library, image, name, "burn")
                 time.sleep(crowd.pause_s())
-                if crowd.killed < kills:
+                crowd.thaw()
+                left = {"kill": kills - crowd.kills, "freeze": freezes - crowd.freezes}
+                if acts := [what for what, count in left.items() if count > 0]:
                     seen.update(_open_phases(db))
-                    crowd.kill_one()
+                    crowd.kill_one() if dice.choice(acts) == "kill" else crowd.freeze_one()
                 if weather:
                     sky.change()
             sky.clear()
             end = time.monotonic() + _SETTLE_S
-            while (_open_phases(db) or (weather and any(_left(lab).values()))) and time.monotonic() < end:
+            while (
+                not crowd.thaw() or _open_phases(db) or (weather and any(_left(lab).values()))
+            ) and time.monotonic() < end:
                 time.sleep(0.2)
         finally:
             crowd.end()
         logs = {name: (folder / f"lab/machines/{name}/root/var/log/kmsg").read_text() for name in names}
-        return _report(db, names, faults, _left(lab), logs, crowd.killed, seen, weather)
+        return _report(db, names, faults, _left(lab), logs, crowd, seen, weather)
     finally:
         db.close()
         lab.stop()
-
-
-class _Crowd:
-    """Worker processes, each replaced as soon as it is killed. They are forked from a process that has loaded everything, or
-    most of the time would go into imports."""
-
-    def __init__(self, arguments: tuple[Path, Path, str, float], count: int, dice: random.Random) -> None:
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([working.__name__])
-        self._arguments, self._dice = arguments, dice
-        self._running = [self._started() for _ in range(count)]
-        self.killed = 0
-
-    def _started(self) -> multiprocessing.process.BaseProcess:
-        process = self._context.Process(target=working.work, args=self._arguments, daemon=True)
-        process.start()
-        return process
-
-    def pause_s(self) -> float:
-        return self._dice.uniform(0.2, 1.5)
-
-    def kill_one(self) -> None:
-        place = self._dice.randrange(len(self._running))
-        self._end(self._running[place])
-        self.killed += 1
-        self._running[place] = self._started()
-
-    def end(self) -> None:
-        for process in self._running:
-            self._end(process)
-
-    @staticmethod
-    def _end(process: multiprocessing.process.BaseProcess) -> None:
-        process.kill()
-        process.join()
 
 
 class _Weather:
@@ -183,7 +170,7 @@ def _report(
     faults: Mapping[str, str],
     left: Mapping[str, int],
     logs: Mapping[str, str],
-    kills: int,
+    crowd: Crowd,
     seen: Counter[str],
     weather: bool,
 ) -> Report:
@@ -204,7 +191,7 @@ def _report(
     ]
     verdicts = Counter(str(row.verdict) for row in rows)
     harm = rack_harm.found(validations, hosts, weather=weather)
-    return Report(len(rows), kills, seen, verdicts, harm)
+    return Report(len(rows), crowd.kills, crowd.freezes, seen, verdicts, harm)
 
 
 def _creates(kernel_log: str) -> int:
@@ -217,28 +204,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture.rack", description=__doc__)
     parser.add_argument("--database", nargs="+", default=["sqlite", "postgresql"], choices=["sqlite", "postgresql"])
     parser.add_argument("--kills", type=int, default=200, help="on each database")
+    parser.add_argument("--freezes", type=int, default=0, help="on PostgreSQL; SQLite has one worker only")
     parser.add_argument("--machines", type=int, default=12)
     parser.add_argument("--weather", action="store_true", help="cut networks and hosts as well")
+    parser.add_argument("--reckless", action="store_true", help="show what guard and fence prevent")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    harm = False
+    right = True
     for database in asked.database:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rack-")))
             url, workers = _place(database, folder, stack)
+            freezes = asked.freezes if database == "postgresql" else 0
+            if freezes:
+                workers *= 2  # half of them are frozen at any time
             report = play(
                 url,
                 folder,
                 count=asked.machines,
                 workers=workers,
                 kills=asked.kills,
+                freezes=freezes,
+                guarded=not asked.reckless,
                 weather=asked.weather,
                 seed=asked.seed,
             )
             print(f"{database}, {workers} workers{', bad weather' if asked.weather else ''}: {report}")
-            print("  open when a worker was killed:", dict(report.kills_by_phase), flush=True)
-            harm = harm or bool(report.harm)
-    return 1 if harm else 0
+            print("  open when a worker was killed or frozen:", dict(report.kills_by_phase), flush=True)
+            right = right and bool(report.harm) is asked.reckless
+    return 0 if right else 1
 
 
 def _place(database: str, folder: Path, stack: ExitStack) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.lab.manifest import read
 from fleet.settings import Settings, load
 from fleet.workflows import revalidation, sweep, vacancy
+from fleet.workflows.world import World
 from tests.integration.rack.crashing import PLAYBOOKS, RULES
 
 ALL = Budgets(total=64, per_rack=64, per_power_feed=64)
@@ -59,16 +60,20 @@ def work(
     lease_s: float,
     freezes: Freezes = MappingProxyType({}),
     wait: Callable[[], object] = signal.pause,
+    outside: Callable[[World], World] = lambda world: world,
+    each: Callable[[Workflow], Workflow] = lambda workflow: workflow,
 ) -> None:
-    """Until `wait` returns. On SQLite alone, as `fleet up` is."""
+    """Until `wait` returns. On SQLite alone, as `fleet up` is. `outside` and `each`: what a test changes about the world
+    and about every workflow."""
     chosen = settings(home, database)
     hypervisor = rack.hypervisor(chosen.hypervisor, read(lab / "lab.json"))
     with (
         parts.database(chosen, alone=database.startswith("sqlite")) as db,
         parts.world(chosen, db, hypervisor, parts.image(hypervisor)) as world,
     ):
-        validating = freezing(revalidation.workflow(world), freezes, home)
-        flows = [validating, vacancy.workflow(world), sweep.workflow(world)]
+        changed = outside(world)
+        validating = freezing(revalidation.workflow(changed), freezes, home)
+        flows = [each(flow) for flow in (validating, vacancy.workflow(changed), sweep.workflow(changed))]
         with db.begin() as session:
             sweep.ensure(session)
         worker = Worker(db, flows, lease_s=lease_s, budgets=ALL)
