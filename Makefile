@@ -2,7 +2,7 @@
 # make run     the service on a simulated rack, with a demonstration; Ctrl-C ends it
 # make test    lint, strict types, import rules, and every test (root on Debian also installs the system packages)
 # make image   the test image, PROFILE=cpu or gpu (root on Debian; docs/test-image.md); SOURCES, OVERLAY and OUTPUT are yours
-# make torture the long runs of kill -9 and races     make bench   the figures of the design, as ratios
+# make torture kill -9, freezes, races, N=200 of each (40 minutes)   make bench   the figures of the design, as ratios
 # make lint    the part of `make test` that runs nothing    make lock   pin the newest allowed dependencies
 
 SHELL := /bin/bash
@@ -40,10 +40,16 @@ image: setup
 	  $(if $(OUTPUT),--output $(OUTPUT))
 
 torture: system setup
-	@$(BIN)/python -m tests.torture
+	@echo '== engine: $(N) kills and $(N) freezes on PostgreSQL; then without the guard, which must be harm'
+	@$(BIN)/python -m tests.torture --database postgresql --seconds 0 --kills $(N) --freezes $(N)
+	@$(BIN)/python -m tests.torture --database postgresql --seconds 0 --kills 0 --freezes $(N) --no-guard
+	@echo '== scheduler'
 	@$(BIN)/python -m tests.integration.scheduler
-	@$(BIN)/python -m tests.torture.rack
-	@$(BIN)/python -m tests.torture.rack --weather --database postgresql --kills 100
+	@echo '== simulated rack: the same; then without guard and fence, which must be harm; in bad weather; on SQLite'
+	@$(BIN)/python -m tests.torture.rack --database postgresql --kills $(N) --freezes $(N)
+	@$(BIN)/python -m tests.torture.rack --database postgresql --kills 0 --freezes $(N) --reckless
+	@$(BIN)/python -m tests.torture.rack --database postgresql --kills $$(($(N) / 2)) --weather
+	@$(BIN)/python -m tests.torture.rack --database sqlite --kills $$(($(N) / 2))
 
 bench: setup
 	@$(BIN)/python -m tests.bench
