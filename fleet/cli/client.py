@@ -183,7 +183,10 @@ class Client:
                 said = f"{self.url}: what stands in front of the service answered {status}"
                 raise CommandError(said, Exit.NOT_REACHED)
             raise self._not_ours(f"it answered {status} without a problem document")
-        raise CommandError("\n".join(_sentences(problem, status)), of_problem(status, problem.get("code")), problem)
+        said = "\n".join(_sentences(problem, status))
+        if status == httpx.codes.UNAUTHORIZED:
+            said += " (the token comes from --token, FLEET_TOKEN or the profile)"
+        raise CommandError(said, of_problem(status, problem.get("code")), problem)
 
     def _json(self, raw: bytes) -> Json:
         try:

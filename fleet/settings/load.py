@@ -7,13 +7,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
 from fleet.core.errors import InvalidInput
 from fleet.settings.sections import PREFIX, Settings
+from playbooks import strict_yaml
+from playbooks.errors import PlaybookError
 
 _LIMIT_BYTES = 256 << 10
 
@@ -56,18 +57,20 @@ def _read(file: Path) -> dict[str, Any]:
     if len(raw) > _LIMIT_BYTES:
         raise InvalidInput(f"{file}: has more than {_LIMIT_BYTES >> 10} KiB", "config")
     try:
+        text = raw.decode()
         if file.suffix == ".toml":
-            return tomllib.loads(raw.decode())
+            return tomllib.loads(text)
         if file.suffix not in (".yaml", ".yml"):
             raise InvalidInput(f"{file}: settings are a .yaml or .toml file", "config")
-        data = yaml.safe_load(raw)
-    except (yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        if all(line.split("#")[0].strip() == "" for line in text.splitlines()):
+            return {}
+        return strict_yaml.load(text, str(file)).content
+    except PlaybookError as exc:
+        raise InvalidInput(str(exc), "config") from exc
+    except UnicodeDecodeError as exc:
+        raise InvalidInput(f"{file}: is not UTF-8 text (byte {exc.start})", "config") from exc
+    except tomllib.TOMLDecodeError as exc:
         raise InvalidInput(f"{file}: {exc}", "config") from exc
-    if data is None:
-        return {}
-    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise InvalidInput(f"{file}: is not a mapping of sections", "config")
-    return data
 
 
 def _refuse_unknown_sections(env: Mapping[str, str]) -> None:
@@ -84,7 +87,7 @@ def _sentence(error: ErrorDetails, file: Path | None) -> str:
     named = next((variable for variable in variables if variable in os.environ), variables[0] if file is None else None)
     where = named or f"{file}: {'.'.join(keys)}"
     if error["type"] != "extra_forbidden":
-        return f"{where}: {error['msg']}"
+        return f"{where}: {error['msg'].removeprefix('Value error, ')}"
     return f"{where}: unknown key{_near(keys[-1], _section(keys[:-1]))}"
 
 

@@ -156,3 +156,10 @@ def test_ctrl_c_while_a_host_is_looked_at_says_what_goes_on(service, tmp_path, w
     assert child.returncode == 130
     assert f"insp-1 looks on and changes nothing; `fleet machine {words[1]} lab-02` waits for it again" in err
     assert ('"code": "interrupted"' in out) == ("--json" in words)
+
+
+def test_a_token_that_is_not_good_is_said_with_where_it_came_from(fleet, service):
+    service.problem("GET", "/v1/site", 401, "unauthenticated", detail="this token is not known here")
+    ran = fleet("site", "show")
+    said = "fleet: this token is not known here (the token comes from --token, FLEET_TOKEN or the profile)\n"
+    assert (ran.status, ran.err) == (4, said)

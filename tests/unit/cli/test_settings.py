@@ -48,8 +48,10 @@ def test_flags_before_environment_before_file(config, monkeypatch):
         ("validation: {abort_retries_s: [60, -1]}", "validation.abort_retries_s.1: Input should be greater"),
         ("validation: {call_deadline_s: 60}", "validation.call_deadline_s: Input should be less than or equal to 10"),
         ("site: {mode: enforced}", "site.mode: Input should be 'enforce' or 'observe'"),
-        ("- worker", "is not a mapping of sections"),
-        ("worker: [", "line 1"),
+        ("- worker", "a file is a mapping of keys to values"),
+        ("worker: [", "fleet.yaml:1: no YAML: expected the node content"),
+        ("site: {mode: observe}\nsite: {mode: enforce}", "fleet.yaml:2: site: is given twice, first in line 1"),
+        ("hooks: [{name: wipe}]", "hooks.0: has either a command or a url"),
     ],
 )
 def test_an_error_names_file_and_key(config, text, said):

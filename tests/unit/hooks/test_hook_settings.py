@@ -38,7 +38,7 @@ def test_hooks_are_made_in_the_order_they_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("hook", "said"),
     [
-        ("{name: wipe}", "hooks.0: Value error, has either a command or a url"),
+        ("{name: wipe}", "hooks.0: has either a command or a url"),
         ("{name: wipe, command: [/bin/true], url: 'https://a/'}", "has either a command or a url"),
         ("{name: wipe, command: []}", "hooks.0.command: "),
         ("{name: wipe, command: wipe --all}", "hooks.0.command: "),
