@@ -8,7 +8,8 @@ import pytest
 
 from fleet.app import parts
 from fleet.core.errors import InvalidInput
-from fleet.settings import load
+from fleet.settings import HypervisorSettings, load
+from fleet.store.database import Database
 from fleet.webhook.receiver import Webhook
 
 URL = "https://scheduler.internal/fleet"
@@ -55,3 +56,15 @@ def test_a_service_whose_notices_nobody_would_believe_does_not_start(tmp_path: P
     with pytest.raises(InvalidInput) as caught:
         parts.receiver(rules, "scheduler")
     assert caught.value.field == field
+
+
+def test_both_receivers_and_the_deadline_reach_the_workflows(tmp_path: Path, sqlite_url: str) -> None:
+    (tmp_path / "secret").write_text("whsec_" + base64.b64encode(b"k" * 32).decode())
+    receiver = {"url": URL, "secret_ref": f"file:{tmp_path}/secret"}
+    sections = {"data_dir": tmp_path, "scheduler": {**receiver, "deadline_s": 42}, "attention": receiver}
+    settings, db = load(None, sections), Database(sqlite_url)
+    with parts.world(settings, db, HypervisorSettings(), {}) as world:
+        made = {"scheduler": world.scheduler, "attention": world.attention_hook}
+        assert made == {section: Webhook(URL, section, receiver["secret_ref"]) for section in made}
+        assert world.policy.withdrawal_deadline_s == 42
+    db.close()
