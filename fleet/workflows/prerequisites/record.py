@@ -31,7 +31,7 @@ def rows(machine: Machine, playbook: Playbook) -> Iterator[Row]:
         yield missing(
             "slot map",
             gap,
-            f"`fleet machine discover {name} > {name}.yaml`, then `fleet machine import {name}.yaml --update`",
+            f"`fleet machine discover {name} > found.yaml`, then `fleet machine import found.yaml --update`",
         )
     else:
         yield met("slot map", f"{len(machine.slots)} devices, as the SKU has them")
@@ -46,5 +46,6 @@ def _scratch_disk(machine: Machine, playbook: Playbook) -> Row:
     return missing(
         "scratch disk",
         f"plan {playbook.plan.plan} checks storage, and no disk is named that it may overwrite",
-        f"`scratch_disk: /dev/vdb` (a path in the test VM) for {machine.name} by `fleet machine import FILE --update`",
+        f"`scratch_disk: /dev/nvme0n1` for {machine.name} by `fleet machine import FILE --update`: a disk as the test VM sees "
+        "it, the first slot of kind nvme or one of your own domain template; or a plan without storage",
     )
