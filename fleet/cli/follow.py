@@ -33,8 +33,28 @@ def until_settled(client: "Client", validation: Validation, *, quiet: bool) -> V
         return _poll(client, validation, lambda seen: live.update(_picture(seen), refresh=True))
 
 
+class Absence:
+    """A service that goes away while a command waits for `what`, which goes on without it."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._since: float | None = None
+
+    def end(self) -> None:
+        self._since = None
+
+    def bear(self, exc: CommandError) -> None:
+        """Say it once. Raises `exc` where that is another error, or where the absence has lasted too long."""
+        now = time.monotonic()
+        if self._since is None and exc.status is Exit.NOT_REACHED:
+            self._since = now
+            complain(f"The service is away; {self._what} goes on, waiting for the service.")
+        if self._since is None or exc.status is not Exit.NOT_REACHED or now - self._since > _PATIENCE_S:
+            raise exc
+
+
 def _poll(client: "Client", validation: Validation, show: Callable[[Validation], None]) -> Validation:
-    away_since: float | None = None
+    absence = Absence(str(validation["id"]))
     while True:
         show(validation)
         if validation.get("verdict") is not None:
@@ -42,14 +62,9 @@ def _poll(client: "Client", validation: Validation, show: Callable[[Validation],
         time.sleep(_EVERY_S)
         try:
             validation = client.get(f"/v1/validations/{segment(str(validation['id']))}")
-            away_since = None
+            absence.end()
         except CommandError as exc:
-            now = time.monotonic()
-            if away_since is None and exc.status is Exit.NOT_REACHED:
-                away_since = now
-                complain(f"The service is away; {validation['id']} goes on, waiting for the service.")
-            if away_since is None or exc.status is not Exit.NOT_REACHED or now - away_since > _PATIENCE_S:
-                raise
+            absence.bear(exc)
 
 
 class Lines:

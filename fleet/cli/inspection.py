@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.cli import session
 from fleet.cli.exits import CommandError, Exit
+from fleet.cli.follow import Absence
 from fleet.cli.output import Column, complain, print_table, print_text, say
 
 if TYPE_CHECKING:
@@ -51,10 +52,15 @@ def _inspect(here: session.Session, machine: str, kind: str) -> Mapping[str, Any
 
 
 def _until_ended(client: "Client", asked: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    started = time.monotonic()
+    started, absence = time.monotonic(), Absence(str(asked["id"]))
     while (waited_s := time.monotonic() - started) < _PATIENCE_S:
         time.sleep(_EVERY_S)
-        seen = client.get(f"/v1/inspections/{session.segment(str(asked['id']))}")
+        try:
+            seen = client.get(f"/v1/inspections/{session.segment(str(asked['id']))}")
+            absence.end()
+        except CommandError as exc:
+            absence.bear(exc)
+            continue
         if not seen["taken_up"] and waited_s > _UNTAKEN_S:
             raise CommandError(
                 f"no worker has taken up {asked['id']} in {_UNTAKEN_S:.0f} s: is one running (`fleet worker`)?",

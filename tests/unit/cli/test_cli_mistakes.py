@@ -17,6 +17,7 @@ import pytest
 from fleet.cli.client import Client
 from fleet.cli.exits import CommandError, Exit
 from fleet.profile import Profile
+from tests.unit.cli.stub import DROPPED
 
 ROW = {
     "id": "node-1",
@@ -163,3 +164,11 @@ def test_a_token_that_is_not_good_is_said_with_where_it_came_from(fleet, service
     ran = fleet("site", "show")
     said = "fleet: this token is not known here (the token comes from --token, FLEET_TOKEN or the profile)\n"
     assert (ran.status, ran.err) == (4, said)
+
+
+def test_a_short_restart_of_the_service_does_not_end_the_wait_for_a_host(fleet, service):
+    service.on("POST", "/v1/inspections", ASKED, status=202)
+    seen = {**ASKED, "outcome": "met", "result": {"rows": []}}
+    service.on("GET", "/v1/inspections/insp-1", ASKED, *[DROPPED] * 4, seen)
+    ran = fleet("machine", "check", "lab-02")
+    assert (ran.status, "The service is away; insp-1 goes on" in ran.err) == (0, True)
