@@ -39,13 +39,13 @@ class Server:
 
     def __init__(self, folder: Path, command: list[str | Path], who: dict[str, Any]) -> None:
         self.url, self.socket = f"postgresql://fleet@/postgres?host={folder}", folder / ".s.PGSQL.5432"
-        self._folder, self._command, self._who = folder, command, who
+        self.folder, self._command, self._who = folder, command, who
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, cwd=self._folder, **self._who)
-        _wait(self._process, self.url, self._folder / "log")
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, cwd=self.folder, **self._who)
+        _wait(self._process, self.url, self.folder / "log")
 
     def end(self, by: signal.Signals = signal.SIGINT) -> None:
         """SIGINT cuts every connection and ends in order; SIGQUIT at once, so that the next start has to recover."""
@@ -57,63 +57,68 @@ class Server:
 @contextmanager
 def running(binaries: Path, *, keeps_commits: bool = False) -> Iterator[Server]:
     """A server until the block ends. `keeps_commits`: also over an end at once."""
-    user = _user()
+    initdb = [binaries / "initdb", "-U", "fleet", "-A", "trust", "-N", "-E", "UTF8", "--locale=C", "-D"]
+    with _folder() as folder, _running(binaries, folder, initdb, keeps_commits) as made:
+        yield made
+
+
+@contextmanager
+def standby(binaries: Path, primary: Server) -> Iterator[Server]:
+    """A copy that follows the primary, which from now on says that it has committed when the copy has it too. `promote` makes
+    it the primary."""
+    backup = [binaries / "pg_basebackup", "-h", primary.folder, "-U", "fleet", "-R", "-c", "fast", "-D"]
+    with _folder() as folder, _running(binaries, folder, backup, True) as made:
+        with psycopg.connect(primary.url, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("SELECT pg_reload_conf()")
+        yield made
+
+
+def promote(server: Server) -> None:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        connection.execute("SELECT pg_promote()")
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Of the server's user, gone at the end, and after a killed test run at the next one's beginning."""
     place = _place()
     _sweep(place)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))  # short: a socket's path must fit 107 bytes
     held = (folder / "held").open("w")  # as long as we live
     fcntl.flock(held, fcntl.LOCK_EX)
     try:
-        shutil.chown(folder, user)
-        who: dict[str, Any] = (
-            {} if os.getuid() else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
-        )
-        data = folder / "data"
-        initdb: list[str | Path] = [
-            binaries / "initdb",
-            "-D",
-            data,
-            "-U",
-            "fleet",
-            "-A",
-            "trust",
-            "-N",
-            "-E",
-            "UTF8",
-            "--locale=C",
-        ]
-        subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **who)
-        fast = [
-            "fsync=off",
-            f"synchronous_commit={'on' if keeps_commits else 'off'}",
-            "full_page_writes=off",
-            "max_connections=200",
-            "shared_buffers=64MB",
-        ]
-        options = [word for setting in fast for word in ("-c", setting)]
-        leash = (
-            ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []
-        )  # a killed test run leaves no server
-        command: list[str | Path] = [
-            *leash,
-            binaries / "postgres",
-            "-D",
-            data,
-            "-k",
-            folder,
-            "-c",
-            "listen_addresses=",
-            *options,
-        ]
-        made = Server(folder, command, who)
-        try:
-            made.start()
-            yield made
-        finally:
-            made.end()
+        shutil.chown(folder, _user())
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         held.close()
+
+
+@contextmanager
+def _running(binaries: Path, folder: Path, make: list[str | Path], keeps_commits: bool) -> Iterator[Server]:
+    """`make` is the command that fills a data directory, but for its name."""
+    user = _user()
+    who: dict[str, Any] = {} if os.getuid() else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+    subprocess.run([*make, folder / "data"], check=True, capture_output=True, cwd=folder, **who)
+    fast = [
+        "fsync=off",
+        f"synchronous_commit={'on' if keeps_commits else 'off'}",
+        "full_page_writes=off",
+        "max_connections=200",
+        "shared_buffers=64MB",
+    ]
+    options = [word for setting in fast for word in ("-c", setting)]
+    # a killed test run leaves no server
+    leash = ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []
+    command = [*leash, binaries / "postgres", "-D", folder / "data", "-k", folder, "-c", "listen_addresses=", *options]
+    made = Server(folder, command, who)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.end()
 
 
 def lock(url: str, user: str, password: str) -> str:

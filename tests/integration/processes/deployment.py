@@ -110,13 +110,18 @@ class Deployment:
             assert settled.phases.count("settled") == 1
             machine = self.validation(id_).machine
             assert self.test_vms_made(machine) == self.validations_of(machine)
-        assert [d["name"] for row in self.lab.machines() for d in row["domains"] if not d["instance"]] == []
+            assert self.test_vms_on(machine) == []
 
     def test_vms_made(self, machine: str) -> int:
         """By the host's own kernel log: libvirt takes each device when it creates a VM."""
         log = (self.folder / f"lab/machines/{machine}/root/var/log/kmsg").read_text()
         taken = _TAKES.findall(log)
         return taken.count(taken[0]) if taken else 0
+
+    def test_vms_on(self, machine: str) -> list[str]:
+        """What the rack itself says: domains that are nobody's instance."""
+        rows = {row["name"]: row["domains"] for row in self.lab.machines()}
+        return [domain["name"] for domain in rows[machine] if domain["instance"] is None]
 
     def validations_of(self, machine: str) -> int:
         with self.db.read() as session:
@@ -127,9 +132,28 @@ class Deployment:
         """`name`: as on the rows, HOST-PID-NUMBER."""
         return next(part for part in self.workers if str(part.process.pid) in str(name).split("-"))
 
+    def follow(self, server: postgres.Server) -> None:
+        """The test's own connections go there from now on."""
+        self.db.close()
+        self.db = Database(server.url)
+
     def workers_up(self) -> set[str]:
         with self.db.read() as session:
             return set(session.scalars(sa.select(WorkerRow.name)))
+
+    def end(self) -> None:
+        """All processes together, since each takes its time."""
+        left = [part for part in (*self.apis, *self.workers) if part.process.poll() is None]
+        for part in left:
+            part.process.send_signal(signal.SIGCONT)
+            part.process.send_signal(signal.SIGTERM)
+        for part in left:
+            try:
+                part.process.wait(30)
+            except subprocess.TimeoutExpired:
+                part.process.kill()
+                part.process.wait()
+        self.db.close()
 
 
 @contextmanager
@@ -140,7 +164,6 @@ def running(folder: Path, binaries: Path, machines: int) -> Iterator[Deployment]
         stack.callback(proxy.close)
         manifest = stack.enter_context(rack.running(folder / "lab", machines + 1))  # the first has a tenant
         db = Database(server.url)
-        stack.callback(db.close)
         upgrade(db)
         config = folder / "fleet.yaml"
         image = rack.hypervisor(load(None, {}).hypervisor, manifest).model_dump(mode="json")
@@ -161,7 +184,7 @@ def running(folder: Path, binaries: Path, machines: int) -> Iterator[Deployment]
         records.ready(db, settings, manifest)
         site = Deployment(server, proxy, db, rack.client(manifest), folder)
         stack.callback(site.lab.close)
-        stack.callback(_end_all, site)
+        stack.callback(site.end)
         with db.begin() as session:
             token = tokens.create(session, "test", "admin")[1]
         for number in (1, 2):
@@ -181,17 +204,3 @@ def _start(folder: Path, command: str, number: int, config: Path) -> tuple[str, 
             [FLEET, command, "--config", str(config)], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
     return here.name, here, process
-
-
-def _end_all(site: Deployment) -> None:
-    """Together, since each takes its time."""
-    running = [part for part in (*site.apis, *site.workers) if part.process.poll() is None]
-    for part in running:
-        part.process.send_signal(signal.SIGCONT)
-        part.process.send_signal(signal.SIGTERM)
-    for part in running:
-        try:
-            part.process.wait(30)
-        except subprocess.TimeoutExpired:
-            part.process.kill()
-            part.process.wait()

@@ -53,9 +53,17 @@ class Proxy:
     def flow(self) -> None:
         self._flows.set()
 
+    def lead_to(self, server: Path) -> None:
+        """Another server from now on, as a name in DNS or an address that moves."""
+        self._server = server
+        self._drop()
+
     def close(self) -> None:
         self._flows.set()
         self._listener.close()
+        self._drop()
+
+    def _drop(self) -> None:
         for line in list(self._lines):
             line.close()
 

@@ -98,3 +98,19 @@ def test_a_server_that_says_nothing_is_found_out_and_nothing_is_lost(site: Deplo
 def hung(lines: list[dict[str, Any]]) -> bool:
     """The worker's loop has noticed, and goes on asking."""
     return any(line["event"] == "worker.store" and "answer" in line["error"] for line in lines)
+
+
+def test_a_failover_to_the_standby_goes_on_where_the_primary_ended(site: Deployment) -> None:
+    """The last of these tests: the deployment's own view of the database is the old primary's until here."""
+    binaries = postgres.find_binaries()
+    assert binaries is not None
+    with postgres.standby(binaries, site.server) as standby:
+        ids = [site.validate("lab-02"), site.validate("lab-03", api=1)]
+        site.in_checks(ids[0])
+        site.server.end(signal.SIGQUIT)
+        postgres.promote(standby)
+        site.proxy.lead_to(standby.socket)
+        site.follow(standby)
+        site.all_passed(ids)
+        assert all(api.ask("GET", "/healthz").status_code == 200 for api in site.apis)
+        site.end()
