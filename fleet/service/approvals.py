@@ -19,6 +19,7 @@ from fleet.service.times import stamp, stamp_or_none
 from fleet.service.writing import Answer
 from fleet.store import approvals, tokens
 from fleet.store.machines import now
+from fleet.store.site import at
 from fleet.store.tables import ApprovalRow
 
 Standing = Literal["waiting", "approved", "rejected", "expired"]
@@ -104,9 +105,9 @@ def reject(session: Session, permit: Permit, id_: str, order: Rejection) -> Answ
 
 def listed(session: Session, window: Window, machine: str | None = None, state: Standing | None = None) -> Json:
     """Newest first."""
-    after, at = window.after("approval", float, str), now(session)
+    after, moment = window.after("approval", float, str), now(session)
     page = approvals.listed(session, machine=machine, state=state, after=after, limit=window.limit)
-    return listing("approval", page, lambda row: _view(row, at))
+    return listing("approval", page, lambda row: _view(row, moment))
 
 
 def show(session: Session, id_: str) -> Json:
@@ -116,10 +117,10 @@ def show(session: Session, id_: str) -> Json:
 def _refuse_unless_waiting(session: Session, row: ApprovalRow) -> None:
     if row.state != approvals.WAITING:
         raise Refused(
-            f"approval {row.id} is {row.state} since {stamp(row.decided_at or row.expires_at)}, by {row.decided_by}"
+            f"approval {row.id} is {row.state} since {at(row.decided_at or row.expires_at)}, by {row.decided_by}"
         )
     if row.expires_at <= now(session):
-        raise Refused(f"approval {row.id} expired at {stamp(row.expires_at)}: ask for it again")
+        raise Refused(f"approval {row.id} expired at {at(row.expires_at)}: ask for it again")
 
 
 def _refuse_same_person(session: Session, permit: Permit, row: ApprovalRow) -> None:
@@ -139,8 +140,8 @@ def _role_of_requester(session: Session, row: ApprovalRow, action: Action) -> Ro
     return Role(asked.role)
 
 
-def _view(row: ApprovalRow, at: float) -> Json:
-    late = row.state == approvals.WAITING and row.expires_at <= at
+def _view(row: ApprovalRow, moment: float) -> Json:
+    late = row.state == approvals.WAITING and row.expires_at <= moment
     return {
         "id": row.id,
         "action": row.action,

@@ -18,6 +18,7 @@ from fleet.service.times import stamp, stamp_or_none
 from fleet.service.validations import request_end
 from fleet.service.writing import Answer
 from fleet.store import attention, machines, validations
+from fleet.store.site import at
 from fleet.store.tables import MachineRow, ValidationRow
 from fleet.workflows import events, vacancy
 
@@ -113,7 +114,7 @@ def hold(session: Session, permit: Permit, name: str, order: HoldOrder) -> Answe
     if machine.hold is not None:
         raise Refused(held(machine))
     if machine.state is State.RETIRED:
-        raise Refused(f"{name} is retired since {stamp(machine.state_since)}: nothing acts on it any more")
+        raise Refused(f"{name} is retired since {at(machine.state_since)}: nothing acts on it any more")
     if order.abort and (row := validations.open_on(session, name)) is not None:
         request_end(session, row, f"held: {order.reason}", permit.actor)
     since = machines.now(session)
@@ -147,7 +148,7 @@ def withdraw(session: Session, permit: Permit, name: str, order: Reason) -> Answ
 def retire(session: Session, permit: Permit, name: str, order: Reason) -> Answer:
     machine = machines.get(session, name)
     if machine.state is State.RETIRED:
-        raise IllegalMove(f"{name} is retired already, since {stamp(machine.state_since)}: {machine.state_why}")
+        raise IllegalMove(f"{name} is retired already, since {at(machine.state_since)}: {machine.state_why}")
     _refuse_taken(session, machine, "retired")
     machines.move(session, machine, Move.RETIRE, order.reason, permit.actor.by)
     attention.settle(session, permit.actor.name, machine=name)
@@ -182,7 +183,7 @@ def override(session: Session, permit: Permit, name: str, order: Override) -> An
 
 def held(machine: Machine) -> str:
     assert machine.hold is not None
-    return f"{machine.name} is held by {machine.hold.owner} since {stamp(machine.hold.since)}: {machine.hold.reason}"
+    return f"{machine.name} is held by {machine.hold.owner} since {at(machine.hold.since)}: {machine.hold.reason}"
 
 
 def _insert(session: Session, permit: Permit, row: NewMachine, how: str) -> None:
@@ -191,7 +192,7 @@ def _insert(session: Session, permit: Permit, row: NewMachine, how: str) -> None
 
 def _refuse_taken(session: Session, machine: Machine, what: str) -> None:
     """The table of moves refuses these too; here the answer says who has the machine."""
-    since = stamp(machine.state_since)
+    since = at(machine.state_since)
     if machine.state is State.ALLOCATED:
         who = ", ".join(i.id for i in machine.instances) or "a tenant"
         raise Refused(f"{machine.name} is allocated to {who} since {since} and cannot be {what}: {machine.state_why}")

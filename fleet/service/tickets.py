@@ -13,6 +13,7 @@ from fleet.service.times import stamp, stamp_or_none
 from fleet.service.writing import Answer
 from fleet.store import audit, machines, tickets
 from fleet.store.page import page
+from fleet.store.site import at
 from fleet.store.tables import TicketRow
 from fleet.workflows import vacancy
 
@@ -43,7 +44,7 @@ def fixed(session: Session, permit: Permit, id_: str, order: Fix) -> Answer:
     machine, that one is on its way to a validation; one that runs now is followed by another."""
     row = tickets.get(session, id_, lock=True)
     if row.state in ("fixed", "closed"):
-        raise Refused(f"ticket {id_} is {row.state} already, since {stamp(row.updated_at)}")
+        raise Refused(f"ticket {id_} is {row.state} already, since {at(row.updated_at)}")
     by = permit.actor.by
     tickets.mark_fixed(session, row, by.actor, order.note or "")
     audit.write(session, by, "ticket.fixed", machine=row.machine, object_=id_, detail={"note": order.note})

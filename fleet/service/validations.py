@@ -16,6 +16,7 @@ from fleet.service.times import stamp, stamp_or_none
 from fleet.service.writing import Answer
 from fleet.store import audit, machines, validations
 from fleet.store.page import page
+from fleet.store.site import at
 from fleet.store.tables import CheckRow, MeasurementRow, RunRow, ValidationRow
 from fleet.workflows import begin
 from fleet.workflows.playbook import Playbook
@@ -57,7 +58,7 @@ def request_end(session: Session, row: ValidationRow, reason: str, actor: Actor)
     if not request_abort(session, run.id, reason, actor.name, list(begin.ABORTABLE)):
         if run.abort_reason is not None:
             raise Refused(f"validation {row.id} is being aborted already, by {run.abort_by}: {run.abort_reason}")
-        raise Refused(f"validation {row.id} is past the point of an abort: {run.phase} since {stamp(run.phase_since)}")
+        raise Refused(f"validation {row.id} is past the point of an abort: {run.phase} since {at(run.phase_since)}")
     audit.write(session, actor.by, "validation.abort", machine=row.machine, object_=row.id, detail={"reason": reason})
 
 

@@ -1,5 +1,6 @@
 """What people read when a request was wrong: a name for the field, words for what belongs there."""
 
+import re
 from typing import Any
 
 import pytest
@@ -37,3 +38,15 @@ def test_a_path_that_leads_nowhere_is_named(api: Any) -> None:
     assert api.get("/v1/machine", 404)["detail"] == "there is nothing at the path '/v1/machine'"
     answer = api.http.delete("/v1/machines", headers=api.headers())
     assert answer.json()["detail"] == "'/v1/machines' does not take the method DELETE"
+
+
+def test_a_refusal_says_when_in_the_same_words_everywhere(api: Any) -> None:
+    api.add("gpu-17")
+    api.post("/v1/machines/gpu-17/hold", {"reason": "new riser"})
+    told = [
+        api.post("/v1/machines/gpu-17/hold", {"reason": "x"}, 409)["detail"],
+        api.post("/v1/machines/gpu-17/override", {"reason": "x", "instance": "vm-1"}, 409)["detail"],
+        api.post("/v1/validations", {"machine": "gpu-17"}, 409)["detail"],
+    ]
+    for sentence in told:
+        assert re.search(r"^gpu-17 is held by operator-test since \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ: new riser", sentence)
