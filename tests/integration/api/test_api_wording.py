@@ -49,4 +49,4 @@ def test_a_refusal_says_when_in_the_same_words_everywhere(api: Any) -> None:
         api.post("/v1/validations", {"machine": "gpu-17"}, 409)["detail"],
     ]
     for sentence in told:
-        assert re.search(r"^gpu-17 is held by operator-test since \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ: new riser", sentence)
+        assert re.search(r"^gpu-17 is held by admin-test since \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ: new riser", sentence)
