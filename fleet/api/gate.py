@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message
 
+from fleet.api import redaction
 from fleet.api.document import parse, read_body
 from fleet.api.limits import Limits
 from fleet.api.problem import Unreadable
@@ -106,7 +107,7 @@ class Gate(APIRoute):
             said = parse(body, request.headers.get("content-type")) if body else None
             permit = permit.about(_machine_in(said))
             await run_in_threadpool(check_bound, services.db, permit)
-            request.state.call = Call(services, permit, _key(request, permit, body), _start(body))
+            request.state.call = Call(services, permit, _key(request, permit, body), redaction.kept(body))
             return await handle(Request(request.scope, _replay(body)))
 
         return admitted
@@ -144,10 +145,6 @@ def _key(request: Request, permit: Permit, body: bytes) -> Key | None:
 def _machine_in(said: Any) -> str | None:
     named = said.get("machine") if isinstance(said, dict) else None
     return named if isinstance(named, str) and _NAME.fullmatch(named) else None
-
-
-def _start(body: bytes) -> str:
-    return body[:2000].decode(errors="replace")
 
 
 def _replay(body: bytes) -> Callable[[], Awaitable[Message]]:

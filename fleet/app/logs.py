@@ -42,7 +42,9 @@ def start(level: str, file: Path | None = None, form: Literal["json", "text"] = 
             ],
         )
     )
-    logging.basicConfig(level=_LEVELS[level], handlers=[handler], force=True)
+    # in detail, libraries say what they send, keys and tokens included: `debug` is for what is ours
+    logging.basicConfig(level=max(_LEVELS[level], logging.INFO), handlers=[handler], force=True)
+    logging.getLogger("fleet").setLevel(_LEVELS[level])
     for chatty in ("paramiko", "alembic", "httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     structlog.configure(

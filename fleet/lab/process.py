@@ -1,6 +1,7 @@
 """The rack as a child process, for the service that wants one beside it."""
 
 import contextlib
+import os
 import selectors
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from fleet.lab.manifest import Manifest
 from fleet.lab.places import Places
 
 _LAST_WORDS = 2000
+_ENVIRONMENT = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH"})
+"""What a child gets of ours: the service's environment may hold secrets, and hosts and guests inherit it."""
 
 
 class LabProcess:
@@ -40,6 +43,7 @@ class LabProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env={name: value for name, value in os.environ.items() if name in _ENVIRONMENT},
                 start_new_session=True,  # a Ctrl-C at the terminal is ours to handle, in order
             )
         if not self._ready(self._child, timeout_s):

@@ -69,7 +69,10 @@ def engine(url: URL, pool_size: int, password: Callable[[], str] | None = None) 
         ours = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
         options = f"{ours} {cparams.get('options', '')}".strip()  # the URL's come later and so win
         secret = {} if password is None else {"password": _told(password)}
-        return _Impatient.connect(*cargs, **{**_TCP, **cparams, "options": options, **secret})
+        try:
+            return _Impatient.connect(*cargs, **{**_TCP, **cparams, "options": options, **secret})
+        except psycopg.ProgrammingError as exc:  # an option that libpq does not know
+            raise InvalidInput(f"database: {exc}", "database") from exc
 
     @sa.event.listens_for(made, "handle_error")
     def _(context: sa.engine.ExceptionContext) -> None:
