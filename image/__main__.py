@@ -19,11 +19,17 @@ def main(words: list[str]) -> int:
     parser.add_argument("--output", type=Path, default=Path("build/images"), help="images are kept there, by recipe")
     asked = parser.parse_args(words)
     try:
+        chosen, given = profile(asked.profile), sources(asked.sources)
+        if chosen.compile and not given.git:
+            raise RecipeError(
+                f"profile {chosen.name} is made from more than Debian: say where from with SOURCES=FILE; "
+                "image/sources.example is a form to fill in"
+            )
         if os.geteuid() != 0:
             raise RecipeError("an image is built as root: its files belong to root")
         if asked.overlay is not None and not asked.overlay.is_dir():
             raise RecipeError(f"--overlay: {asked.overlay} is not a directory")
-        recipe = Recipe(profile(asked.profile), versions(), sources(asked.sources), asked.overlay)
+        recipe = Recipe(chosen, versions(), given, asked.overlay)
         image = cache.built(recipe, asked.output.resolve())
     except RecipeError as exc:
         print(f"image: {exc}", file=sys.stderr)

@@ -34,7 +34,9 @@ COMMANDS: Mapping[str, Entry] = {
     "serve": Entry("fleet.cli.server", "serve", "Start the API alone."),
     "worker": Entry("fleet.cli.server", "worker", "Start a worker alone."),
     "machine": Entry(
-        "fleet.cli.machine", "app", "Fleet records: list, show, add, import, check, discover, hold, withdraw, retire."
+        "fleet.cli.machine",
+        "app",
+        "Fleet records: list, show, add, import, check, discover, hold, claim, override, withdraw, retire.",
     ),
     "event": Entry("fleet.cli.event", "app", "Report what the control plane did: placed, vacated, kept."),
     "revalidate": Entry("fleet.cli.validation", "revalidate", "Validate a machine now."),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from image.__main__ import main
 from image.profile import HERE, RecipeError, Versions, profile, sources, versions
 from tests.needs import need
 from tests.unit.validators.machine import subject
@@ -137,3 +138,11 @@ def test_apts_preferences_have_a_stanza_for_each_pin() -> None:
     stanzas = versions().preferences().strip().split("\n\n")
     assert len(stanzas) == len(versions().pins)
     assert "Package: /nvidia/\nPin: version 580.95.05-1\nPin-Priority: 1001" in stanzas
+
+
+def test_what_needs_more_than_debian_asks_for_it_before_anything_is_fetched(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpu"]) == 1
+    assert capsys.readouterr().err == (
+        "image: profile gpu is made from more than Debian: say where from with SOURCES=FILE; "
+        "image/sources.example is a form to fill in\n"
+    )
