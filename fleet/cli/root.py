@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import takewhile
 from typing import Annotated, Any
 
 import typer
@@ -138,7 +139,7 @@ _LONGEST_LINE = 600
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Whatever happens, the answer is an exit status of `Exit` and at most a few lines on stderr."""
     arguments = lifted(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in arguments
+    as_json = "--json" in takewhile(lambda word: word != "--", arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter still gets its answer
@@ -181,7 +182,9 @@ def _invoke(arguments: list[str]) -> int:
 
 def _misused(exc: typer.TyperException, as_json: bool) -> int:
     said = exc.format_message().replace("Value error, ", "").replace("Input should be", "must be")
-    is_help = "\n" in said  # a noun without its verb
+    is_help = said.startswith("Usage: ")  # a noun without its verb
+    if not is_help:
+        said = " ".join(said.split())
     if as_json:
         print_json({"title": "a command is missing" if is_help else _bounded(said), "code": "usage"})
     context = getattr(exc, "ctx", None)

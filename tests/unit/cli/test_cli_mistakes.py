@@ -35,6 +35,11 @@ ASKED = {"id": "insp-1", "machine": "lab-02", "kind": "check", "taken_up": True,
     [
         (("site", "mode", "enforced"), "'enforced' is not one of 'observe', 'enforce'. Try `fleet site mode --help`."),
         (("machine", "list", "--limit", "0"), "'--limit': must be greater than or equal to 1. Try `fleet machine list"),
+        (("site", "mode"), "Missing argument 'MODE'. Choose from: observe, enforce. Try `fleet site mode --help`."),
+        (
+            ("machine", "list", "--", "--json"),
+            "unexpected extra argument(s) (--json). Try `fleet machine list --help`.",
+        ),
         (("token", "create"), "Missing option '--name'. Try `fleet token create --help`."),
         (("token", "creat"), "No such command 'creat'. Did you mean 'create'? Try `fleet token --help`."),
         (("machine", "show", ""), "the name or id is empty: say which one; `list` shows those that there are"),
