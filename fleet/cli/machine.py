@@ -220,7 +220,11 @@ def override(
         done = client.post(f"{path}/override", {"instance": instance, "reason": reason})
         while wait and done.get("open_validation"):
             ending = done["open_validation"]
-            follow.until_settled(client, client.get(f"/v1/validations/{session.segment(ending)}"), quiet=here.json)
+            try:
+                follow.until_settled(client, client.get(f"/v1/validations/{session.segment(ending)}"), quiet=here.json)
+            except KeyboardInterrupt:
+                said = f"no longer waited for: {ending} is being ended, and {machine} is not given away before you say it again"
+                raise CommandError(said, Exit.INTERRUPTED) from None
             done = client.post(f"{path}/override", {"instance": instance, "reason": reason})
     if ending := done.get("open_validation"):
         here.answer(

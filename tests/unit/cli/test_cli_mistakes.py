@@ -164,6 +164,21 @@ def test_ctrl_c_while_a_host_is_looked_at_says_what_goes_on(service, tmp_path, w
     assert ('"code": "interrupted"' in out) == ("--json" in words)
 
 
+def test_ctrl_c_while_an_override_waits_says_that_nothing_is_given_away(service, tmp_path):
+    ending = {"name": "lab-02", "open_validation": "val-1"}
+    service.on("POST", "/v1/machines/lab-02/override", ending, status=202)
+    service.on(
+        "GET", "/v1/validations/val-1", {"id": "val-1", "machine": "lab-02", "phase": "teardown", "verdict": None}
+    )
+    words = ("machine", "override", "lab-02", "--instance", "vm-1", "--reason", "x", "--wait")
+    with command(service, tmp_path, *words) as child:
+        while len(service.requests) < 3:
+            time.sleep(0.02)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=30)
+    assert (child.returncode, "val-1 is being ended, and lab-02 is not given away" in err) == (130, True)
+
+
 def test_a_token_that_is_not_good_is_said_with_where_it_came_from(fleet, service):
     service.problem("GET", "/v1/site", 401, "unauthenticated", detail="this token is not known here")
     ran = fleet("site", "show")
