@@ -200,8 +200,10 @@ def _at_gate(workflows: Mapping[str, Workflow]) -> sa.ColumnElement[bool]:
 def _through_the_gate(
     session: Session, oldest: sa.Select[RunRow, float], budgets: Budgets, db: Database
 ) -> sa.Row[RunRow, float] | None:
-    if not db.is_sqlite:  # SQLite has one writer at a time anyway
-        session.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _GATE_LOCK})
+    # SQLite has one writer at a time anyway. On PostgreSQL whoever finds another at the gate comes again: one that was frozen
+    # there must not keep the others from what waits at no gate.
+    if not db.is_sqlite and not session.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_GATE_LOCK))):
+        return None
     other = aliased(RunRow)
     inside = (other.ended_at.is_(None), other.holds_budget.is_(True))
     if (session.scalar(sa.select(sa.func.count()).select_from(other).where(*inside)) or 0) >= budgets.total:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from fleet.engine.claim import Budgets, claim, idle, put_back, request_abort, save
+from fleet.engine.claim import _GATE_LOCK, Budgets, claim, idle, put_back, request_abort, save
 from fleet.engine.workflow import Next, Phase, Run, Workflow
 from fleet.store.database import Database
 from fleet.store.tables import RunRow
@@ -138,3 +138,20 @@ def test_budgets_hold_however_many_claim_at_once(db: Database, limits: dict[str,
     }
     ((kind, limit),) = limits.items()
     assert set(counted[kind].values()) == {limit}
+
+
+@pytest.mark.real
+def test_one_that_is_frozen_at_the_gate_keeps_nobody_from_other_work(postgresql_url: str) -> None:
+    db = Database(postgresql_url)
+    gated, free = add(db, "m0", "wait"), add(db, "m1", "work", due=3600.0)
+    with db.begin() as frozen:
+        frozen.execute(sa.select(sa.func.pg_advisory_xact_lock(_GATE_LOCK)))
+        assert claim(db, WORKFLOWS, "w1", LEASE_S) is None  # and not after a wait for the lock
+        change(db, free, due_at=0.0)
+        run = claim(db, WORKFLOWS, "w1", LEASE_S)
+        assert run is not None
+        assert run.id == free
+    run = claim(db, WORKFLOWS, "w1", LEASE_S)
+    assert run is not None
+    assert run.id == gated
+    db.close()
