@@ -56,5 +56,9 @@ bench: setup
 
 lock: setup
 	@$(BIN)/python -m uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv
-	@$(BIN)/python -m uv pip compile requirements/dev.in --output-file requirements.lock --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
+	@compile() { $(BIN)/python -m uv pip compile "$$@" --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet; }; \
+	compile requirements/dev.in --output-file requirements.lock; \
+	for part in runtime build; do \
+	  compile requirements/$$part.in --constraint requirements.lock --output-file requirements/$$part.lock; \
+	done
