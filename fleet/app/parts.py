@@ -29,7 +29,7 @@ from fleet.store.database import Database
 from fleet.store.evidence import EvidenceFolder, EvidenceStore
 from fleet.store.upgrade import upgrade
 from fleet.webhook.receiver import Webhook
-from fleet.workflows import delivery, inspection, revalidation, sweep, vacancy, watchdog
+from fleet.workflows import delivery, inspection, retention, revalidation, sweep, vacancy, watchdog
 from fleet.workflows.world import Policy, World
 from playbooks.errors import PlaybookError
 from playbooks.loader import SHIPPED, Library
@@ -135,7 +135,7 @@ def working(
 ) -> Iterator[Worker]:
     """A worker at work; at the end it takes nothing new and lets what runs come to its next phase."""
     with world(settings, db, hypervisor, image) as outside, inspector(settings, hypervisor) as looking:
-        flows = [part.workflow(outside) for part in (revalidation, vacancy, sweep, watchdog, delivery)]
+        flows = [part.workflow(outside) for part in (revalidation, vacancy, sweep, watchdog, delivery, retention)]
         worker = Worker(
             db,
             [*flows, inspection.workflow(outside, looking)],
@@ -147,6 +147,7 @@ def working(
             sweep.ensure(session)
             watchdog.ensure(session)
             delivery.ensure(session)
+            retention.ensure(session)
         worker.start()
         try:
             yield worker

@@ -10,8 +10,11 @@ FleetError
 ├── Conflict                somebody else changed the record first, or the same key came with another body
 ├── LeaseLost               another worker owns the row now: drop everything, write nothing
 ├── StoreError              the database: full, or of a newer schema
-│   └── StoreBusy           it does not answer now; nothing was written
-│       └── StoreUnconfirmed  the answer to a commit was lost: it may have been written
+│   ├── StoreBusy           it does not answer now; nothing was written
+│   │   └── StoreUnconfirmed  the answer to a commit was lost: it may have been written
+│   └── EvidenceError       the evidence store cannot be used
+│       ├── EvidenceFull    it takes no more
+│       └── EvidenceBusy    it does not answer now (a StoreBusy too)
 ├── RemoteError             SSH to a host or a test VM, a call to a receiver of webhooks
 │   ├── Unreachable         no connection, or it broke before the command was sent
 │   ├── LoginRefused        the host does not accept our user or key
@@ -82,8 +85,16 @@ class StoreBusy(StoreError):
     retryable = True
 
 
-class EvidenceFull(StoreError):
+class EvidenceError(StoreError):
+    code = "evidence"
+
+
+class EvidenceFull(EvidenceError):
     code = "evidence-full"
+
+
+class EvidenceBusy(EvidenceError, StoreBusy):
+    code = "evidence-busy"
 
 
 class StoreUnconfirmed(StoreBusy):

@@ -12,6 +12,17 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{_digits(int(time.time() * 1000), 10)}-{_digits(secrets.randbits(30), 6)}"
 
 
+def made_at(id_: str) -> float | None:
+    """When an id was made, seconds since the epoch; None for what is no id of ours."""
+    digits = id_.split("-")[1:2]
+    if len(id_.split("-")) != 3 or len(digits[0]) != 10 or not set(digits[0]) <= set(_ALPHABET):
+        return None
+    number = 0
+    for digit in digits[0]:
+        number = number * 32 + _ALPHABET.index(digit)
+    return number / 1000
+
+
 def _digits(number: int, width: int) -> str:
     out = ""
     for _ in range(width):

@@ -89,6 +89,7 @@ class ValidationSettings(Section):
     teardown_deadline_s: PositiveFloat = 900
     device_return_s: PositiveFloat = 60
     departure_deadline_s: PositiveFloat = 1800
+    evidence_patience_s: PositiveFloat = 600
     departure_poll_s: PositiveFloat = 5
     abort_retries_s: tuple[PositiveFloat, ...] = Field(default=(60, 300, 900), max_length=10)
     call_deadline_s: PositiveFloat = Field(default=10, le=10)  # an engine lease is 20 s: a call must end well within it

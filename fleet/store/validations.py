@@ -73,6 +73,17 @@ def measurements(session: Session, validation: str) -> Sequence[MeasurementRow]:
     ).all()
 
 
+def evidence_bytes(session: Session, validation: str) -> int:
+    """Of all raw outputs on its record."""
+    return sum(int(file["bytes"]) for row in measurements(session, validation) for file in row.files.values())
+
+
+def kept_bytes(session: Session) -> int:
+    """Of the raw outputs of all validations that have ended, but for those that retention has dropped."""
+    kept = sa.select(sa.func.coalesce(sa.func.sum(ValidationRow.evidence_bytes), 0))
+    return int(session.scalar(kept.where(ValidationRow.evidence_dropped_at.is_(None))) or 0)
+
+
 def put_check(session: Session, validation: str, check: str, **columns: Any) -> None:
     session.merge(CheckRow(validation=validation, check=check, **columns))
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
-from fleet.core.errors import FleetError, HypervisorError, Unreachable
+from fleet.core.errors import EvidenceError, FleetError, HypervisorError, Unreachable
 from fleet.core.model import HostView
 from fleet.engine.workflow import Next, Work
 from fleet.store import attention
@@ -49,6 +49,8 @@ def collect(world: World, work: Work, record: Record) -> Next:
             writes.append(_keep_log(world, record, name, read()))
             have.add(name)
         except FleetError as exc:
+            if isinstance(exc, EvidenceError) and not record.data.get("aborted"):
+                raise  # what is missing then is no gap in what was seen
             missing[name] = str(exc)
             if name == "kernel_log.host" and isinstance(exc, Unreachable):
                 break  # the others go through the host
@@ -79,13 +81,13 @@ def teardown(world: World, work: Work, record: Record) -> Next:
     if bad and (waits := host_evidence.may_answer_yet(work, world.policy)) is not None:
         return Next("teardown", f"{len(bad)} devices are not back yet", _SOON_S * 4, data=waits)
     text = host_evidence.as_text(machine, view, "after the test VM")
-    writes = [keep(world, record, "device_return", "device_return", text)]
+    writes = [_keep_or_leave(world, record, "device_return", "device_return", text)]
     work.guard()  # again a lease for the calls that follow
     if bad:  # what the host's log says of it is part of the evidence
         log = world.hypervisor.kernel_log(
             machine, record.since, world.policy.log_limit_bytes, Deadline.after(world.policy.call_deadline_s)
         )
-        writes.append(_keep_log(world, record, "kernel_log.host", log))
+        writes.append(_keep_or_leave(world, record, "kernel_log", "kernel_log.host", log))
     world.hypervisor.forget(vm, Deadline.after(world.policy.call_deadline_s))
     data: dict[str, Any] = {
         "vm_gone": True,
@@ -95,6 +97,16 @@ def teardown(world: World, work: Work, record: Record) -> Next:
     }
     writes.append(lambda session: attention.settle(session, BY.actor, machine=machine.name, kind="teardown"))
     return Next("settle", "the test VM is gone", data=data, within=in_order(*writes))
+
+
+def _keep_or_leave(world: World, record: Record, check: str, name: str, text: bytes) -> Callable[[Session], None]:
+    """A validation that is aborted anyhow does not wait for room. Raises EvidenceError otherwise."""
+    try:
+        return keep(world, record, check, name, text, truncated=len(text) >= world.policy.log_limit_bytes)
+    except EvidenceError:
+        if not record.data.get("aborted"):
+            raise
+        return in_order()
 
 
 def _keep_log(world: World, record: Record, name: str, log: bytes) -> Callable[[Session], None]:

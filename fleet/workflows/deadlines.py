@@ -44,7 +44,7 @@ GATES: Mapping[tuple[str, str], float] = {("validation", "queued"): _DAY_S}
 TELLS_ITSELF: Mapping[tuple[str, str], str] = {("vacancy", "await_clear"): "vacancy"}
 """Phases that end by somebody else's doing, and the kind of the record by which their own handler tells of it."""
 
-PERPETUAL = frozenset({"sweep", "watchdog", "delivery"})
+PERPETUAL = frozenset({"sweep", "watchdog", "delivery", "retention"})
 """Kinds whose one run goes round for ever. They are late when they are not taken, or fail again and again."""
 
 

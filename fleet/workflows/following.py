@@ -2,6 +2,7 @@
 connection is never a verdict; the checks go on in the guest, and the next look picks up where this one ended."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -39,7 +40,12 @@ def checks(world: World, work: Work, record: Record) -> Next:
         return _silent(world, work, record, exc)
     if (ends := _ended_badly(record, poll)) is not None:
         return ended_early(record, "checks", ends)
-    writes = [_keep(world, record, name, poll) for name in sorted(poll.outputs)]
+    poll = within_limit(poll, stored, world.policy.validation_limit_bytes)
+    writes: list[Callable[[Session], None]] = []
+    for name in sorted(poll.outputs):
+        if writes:
+            work.guard()  # each of them may take as long as half a lease
+        writes.append(_keep(world, record, name, poll))
     progress = _progress(world, record, poll, stored)
     writes.append(lambda session: _note(session, record, progress))
     then = _decide(world, work, record, poll, progress, guest)
@@ -47,16 +53,33 @@ def checks(world: World, work: Work, record: Record) -> Next:
 
 
 def last_outputs(world: World, record: Record) -> Callable[[Session], None] | None:
-    """What has ended since the last look, for a run that is ended from outside; None when the guest does not tell."""
+    """What has ended since the last look, for a run that is ended from outside; None when the guest does not tell, or
+    nothing can be kept."""
     guest = GuestRun(world.hypervisor.guest(record.test_vm), record.id)
     deadline = Deadline.after(world.policy.call_deadline_s)
     try:
-        poll = guest.poll({m.name for m in _stored(world, record)}, world.policy.output_limit_bytes, deadline)
+        stored = _stored(world, record)
+        poll = guest.poll({m.name for m in stored}, world.policy.output_limit_bytes, deadline)
+        if _ended_badly(record, poll) is not None:
+            return None
+        poll = within_limit(poll, stored, world.policy.validation_limit_bytes)
+        return in_order(*(_keep(world, record, name, poll) for name in sorted(poll.outputs)))
     except FleetError:
         return None
-    if _ended_badly(record, poll) is not None:
-        return None
-    return in_order(*(_keep(world, record, name, poll) for name in sorted(poll.outputs)))
+
+
+def within_limit(poll: GuestPoll, stored: Sequence[MeasurementRow], limit_bytes: int) -> GuestPoll:
+    """What a guest prints is bounded in all: the rest is cut off, and says so, so that its check proves nothing."""
+    left = limit_bytes - sum(int(file["bytes"]) for row in stored for file in row.files.values())
+    outputs = {}
+    for name, output in sorted(poll.outputs.items()):
+        stdout = output.stdout[: max(0, left)]
+        left -= len(output.stdout)
+        stderr = output.stderr[: max(0, left)]
+        left -= len(output.stderr)
+        cut = output.truncated or left < 0
+        outputs[name] = replace(output, stdout=stdout, stderr=stderr, truncated=cut)
+    return replace(poll, outputs=outputs)
 
 
 def _stored(world: World, record: Record) -> Sequence[MeasurementRow]:

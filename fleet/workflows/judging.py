@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 import validators
-from fleet.core.errors import NotFound, StoreError
+from fleet.core.errors import EvidenceError, NotFound, StoreError
 from fleet.core.model import Machine
 from fleet.store.evidence import EvidenceStore
 from fleet.store.tables import MeasurementRow
@@ -80,10 +80,13 @@ def judge_all(
     machine: Machine,
     since: float,
     ended_by: str | None = None,
+    *,
+    patient: bool = False,
 ) -> dict[str, CheckResult]:
     """Every check of the plan, in its order; one without a measurement says what ended the run (`ended_by`) before its turn
     came. The kernel log is judged also when the plan does not name it and something
-    could not be run: a guest that hung is no evidence, but what its console says may be."""
+    could not be run: a guest that hung is no evidence, but what its console says may be. `patient`: raises EvidenceError
+    where the store cannot be read now; otherwise what it holds counts as lost."""
     by_check: dict[str, list[Measurement]] = {}
     results: dict[str, CheckResult] = {}
     damaged: list[tuple[str, str]] = []
@@ -93,6 +96,8 @@ def judge_all(
         try:
             measurement = read(row, evidence)
         except (NotFound, StoreError) as exc:
+            if patient and isinstance(exc, EvidenceError):
+                raise
             damaged.append((check, str(exc)))
             continue
         if check in HOST_CHECKS:

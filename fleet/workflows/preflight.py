@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
-from fleet.core.errors import FleetError
+from fleet.core.errors import EvidenceFull, FleetError
 from fleet.engine.workflow import Next, Work
 from fleet.store import validations
 from fleet.workflows import host_evidence
@@ -51,6 +51,7 @@ def preflight(world: World, work: Work, record: Record) -> Next:
     if (not_yet := image_on_host(world, work, record)) is not None:
         return not_yet
     if record.vm is None:
+        _refuse_when_full(world)
         vm = world.make_test_vm(record.id, machine)
         store_look = keep(world, record, "host_inventory", "host_inventory", text)
 
@@ -60,6 +61,16 @@ def preflight(world: World, work: Work, record: Record) -> Next:
 
         return Next("place", "the host is ready", data=data, within=within)
     return Next("place", "the host is ready", data=data)
+
+
+def _refuse_when_full(world: World) -> None:
+    """Raises EvidenceFull: what this validation would measure could not be kept."""
+    with world.db.read() as session:
+        kept = validations.kept_bytes(session)
+    if kept >= (limit := world.policy.evidence_limit_bytes):
+        raise EvidenceFull(
+            f"{kept >> 20} MiB are kept and {limit >> 20} MiB allowed (evidence.total_limit_gib, evidence.retention)"
+        )
 
 
 def last_look(world: World, record: Record) -> Mapping[str, Any]:

@@ -11,12 +11,12 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from fleet.core.clock import Deadline
-from fleet.core.errors import FleetError, HypervisorBusy, RemoteError
+from fleet.core.errors import EvidenceError, FleetError, HypervisorBusy, RemoteError
 from fleet.core.model import TestVm, Trigger
 from fleet.engine.workflow import Next, Phase, Work, Workflow
 from fleet.hypervisor.base import Placement
 from fleet.store import site, validations
-from fleet.workflows import begin, closing, following, hooks, preflight, test_image, withdrawal
+from fleet.workflows import begin, closing, following, hooks, keeping, preflight, test_image, withdrawal
 from fleet.workflows.guest import GuestError, GuestRun
 from fleet.workflows.record import Record, ended_early, fence
 from fleet.workflows.world import World
@@ -55,8 +55,11 @@ def workflow(world: World) -> Workflow:
 
 def _bound(world: World, handler: Callable[[World, Work, Record], Next]) -> Callable[[Work], Next]:
     def step(work: Work) -> Next:
+        record = Record.load(world, work)
         try:
-            return recorded(work, handler(world, work, Record.load(world, work)))
+            return recorded(work, handler(world, work, record))
+        except EvidenceError as exc:
+            return recorded(work, keeping.unkept(world, work, record, exc))
         except HypervisorBusy as exc:  # eight GPUs take longer to start or to go than one call may wait: no error yet
             if work.run.in_phase_s > world.policy.teardown_deadline_s:
                 raise

@@ -32,7 +32,15 @@ def settle_now(world: World, work: Work, record: Record) -> Next:
         proofs = record.playbook.proofs(record.image).items()
         proven = {check for check, digest in proofs if validations.is_proven(session, record.machine.sku, digest)}
     ended_by = record.data.get("aborted") or record.data.get("ended_by")
-    results = judging.judge_all(rows, world.evidence, record.playbook, record.machine, record.since, ended_by)
+    results = judging.judge_all(
+        rows,
+        world.evidence,
+        record.playbook,
+        record.machine,
+        record.since,
+        ended_by,
+        patient=not record.data.get("aborted"),
+    )
     enforced = record.playbook.enforced | set(judging.HOST_CHECKS) | ({"kernel_log"} - set(record.playbook.plan.names))
     minimum = world.policy.minimum_checks
     found = decide(results, enforced, minimum, also_needed=needed, aborted=record.data.get("aborted"))
@@ -86,6 +94,7 @@ class Settlement:
         row = validations.get(self.session, self.record.id)
         row.verdict, row.reason, row.secrets = self.decision.verdict, self.decision.reason, None
         row.ended_at = machines.now(self.session)
+        row.evidence_bytes = validations.evidence_bytes(self.session, self.record.id)
         row.progress = {
             n: {"state": "ended", "percent": None, "outcome": str(r.outcome)} for n, r in self.results.items()
         }

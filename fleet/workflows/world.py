@@ -33,6 +33,7 @@ class Policy:
     host_look_s: float = 30.0  # how often, while checks run, the host is looked at for a tenant's domain
     output_limit_bytes: int = 32 << 20
     log_limit_bytes: int = 1 << 20
+    evidence_patience_s: float = 600.0  # how long a validation waits for an evidence store that is full or away
     validation_limit_bytes: int = 512 << 20  # of what one test VM's checks print, all together
     evidence_limit_bytes: int = 200 << 30  # of all evidence that is kept
     keep_days: Mapping[str, float] = field(default_factory=lambda: {"passed": 90.0, "aborted": 180.0, "failed": 730.0})

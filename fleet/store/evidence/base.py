@@ -14,7 +14,7 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 
 
 class EvidenceStore(Protocol):
-    """Every call may raise StoreBusy (the store does not answer: again later) and StoreError (it cannot be used)."""
+    """Every call may raise EvidenceBusy (the store does not answer: again later) and EvidenceError (it cannot be used)."""
 
     @property
     def limit_bytes(self) -> int:

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, SSLError
 from botocore.session import get_session
 
 from fleet.core.clock import Deadline
-from fleet.core.errors import EvidenceFull, NotFound, StoreBusy, StoreError
+from fleet.core.errors import EvidenceBusy, EvidenceError, EvidenceFull, NotFound
 from fleet.store.evidence.base import checked, is_name, missing, name_of, verified
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class EvidenceBucket:
                     if len(content) > most:
                         break  # it is not what was stored, whatever follows
                     if deadline.passed:
-                        raise StoreBusy(f"{self} sends {stored['path']} too slowly")
+                        raise EvidenceBusy(f"{self} sends {stored['path']} too slowly")
         except NotFound:
             raise missing(stored, self) from None
         return verified(stored, bytes(content))
@@ -109,11 +109,11 @@ class EvidenceBucket:
         except ClientError as exc:
             raise self._refused(exc) from exc
         except SSLError as exc:
-            raise StoreError(f"{self}: no trust in its certificate (evidence.s3.ca): {exc}") from exc
+            raise EvidenceError(f"{self}: no trust in its certificate (evidence.s3.ca): {exc}") from exc
         except BotoCoreError as exc:
-            raise StoreBusy(f"{self} does not answer: {exc}") from exc
+            raise EvidenceBusy(f"{self} does not answer: {exc}") from exc
 
-    def _refused(self, exc: ClientError) -> StoreError | NotFound:
+    def _refused(self, exc: ClientError) -> EvidenceError | NotFound:
         error, status = exc.response.get("Error", {}), exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         code, said = str(error.get("Code", "")), f"{error.get('Code')}: {error.get('Message')}"[:300]
         if code == "NoSuchKey":
@@ -121,8 +121,8 @@ class EvidenceBucket:
         if code in _FULL or status == 507:
             return EvidenceFull(f"{self} is full: {said}")
         if code in _BUSY or status == 429 or status >= 500:
-            return StoreBusy(f"{self} is busy: {said}")
-        return StoreError(f"{self} refused ({exc.operation_name}): {said}")
+            return EvidenceBusy(f"{self} is busy: {said}")
+        return EvidenceError(f"{self} refused ({exc.operation_name}): {said}")
 
 
 def connect(endpoint: str, region: str, keys: Keys, *, ca: Path | None = None, connections: int = 32) -> "S3Client":

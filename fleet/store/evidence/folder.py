@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet.core.errors import EvidenceFull, StoreError
+from fleet.core.errors import EvidenceError, EvidenceFull
 from fleet.store.evidence.base import checked, is_name, missing, name_of, verified
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -76,7 +76,7 @@ class EvidenceFolder:
         with self._translated("stored in"):
             self.root.mkdir(parents=True, exist_ok=True)
             if not os.access(self.root, os.W_OK | os.X_OK):
-                raise StoreError(f"evidence cannot be stored in {self.root}: this user may not write there")
+                raise EvidenceError(f"evidence cannot be stored in {self.root}: this user may not write there")
             return max(0, shutil.disk_usage(self.root).free - self.reserve_bytes)
 
     @contextmanager
@@ -84,7 +84,7 @@ class EvidenceFolder:
         try:
             yield
         except OSError as exc:
-            error = EvidenceFull if exc.errno in _FULL else StoreError
+            error = EvidenceFull if exc.errno in _FULL else EvidenceError
             raise error(f"evidence cannot be {what} {self.root}: {exc.strerror}") from exc
 
 

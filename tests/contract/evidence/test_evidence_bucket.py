@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fleet.core.errors import EvidenceFull, NotFound, StoreBusy, StoreError
+from fleet.core.errors import EvidenceBusy, EvidenceError, EvidenceFull, NotFound, StoreError
 from fleet.store.evidence.bucket import EvidenceBucket, connect
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ def evidence_at(url: str) -> EvidenceBucket:
         (507, "InsufficientStorage", EvidenceFull),
         (403, "QuotaExceeded", EvidenceFull),
         (400, "XMinioStorageFull", EvidenceFull),
-        (503, "SlowDown", StoreBusy),
-        (500, "InternalError", StoreBusy),
-        (429, "TooManyRequests", StoreBusy),
-        (403, "AccessDenied", StoreError),
-        (403, "SignatureDoesNotMatch", StoreError),
-        (404, "NoSuchBucket", StoreError),
+        (503, "SlowDown", EvidenceBusy),
+        (500, "InternalError", EvidenceBusy),
+        (429, "TooManyRequests", EvidenceBusy),
+        (403, "AccessDenied", EvidenceError),
+        (403, "SignatureDoesNotMatch", EvidenceError),
+        (404, "NoSuchBucket", EvidenceError),
     ],
 )
 def test_an_answer_says_what_is_true_of_the_store(status: int, code: str, error: type[StoreError]) -> None:
@@ -91,7 +91,7 @@ def test_a_store_that_is_away_is_asked_again_later() -> None:
         lambda: store.validations("", 1),
         store.free_bytes,
     ):
-        with pytest.raises(StoreBusy, match="does not answer"):
+        with pytest.raises(EvidenceBusy, match="does not answer"):
             act()
 
 
@@ -103,7 +103,7 @@ def test_a_key_that_was_changed_takes_effect_at_once(bucket: EvidenceBucket, s3_
         store = EvidenceBucket(connect(url, "us-east-1", lambda: (keys[-1], "secret")), "evidence")
         for name in ("first", "second"):
             keys.append(name)
-            with pytest.raises(StoreBusy):
+            with pytest.raises(EvidenceBusy):
                 store.put("val-1", "nccl", "stdout", b"x")
     assert [header.partition("Credential=")[2].partition("/")[0] for header in seen] == ["first", "second"]
 

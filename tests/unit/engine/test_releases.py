@@ -32,6 +32,7 @@ RELEASED = {
         "sweep": ("reap",),
         "watchdog": ("look",),
         "delivery": ("send",),
+        "retention": ("try", "drop", "collect"),
         "inspection": ("look", "image"),
     },
 }
