@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
 from fleet.cli import tls
@@ -79,8 +79,21 @@ class Client:
     def get(self, path: str, params: Params | None = None) -> Json:
         return self._json(self._send("GET", path, params=params))
 
-    def text(self, path: str) -> str:
-        return self._send("GET", path).decode(errors="replace")
+    def text(self, path: str, params: Params | None = None) -> str:
+        return self._send("GET", path, params=params).decode(errors="replace")
+
+    def download(self, path: str, to: IO[bytes]) -> None:
+        """An answer of any length, straight into a file. Raises OSError where it cannot be written. Not tried again."""
+        try:
+            with self._http.stream("GET", path) as response:
+                if not response.is_success:
+                    self._judged(response.status_code, response.read())
+                for chunk in response.iter_raw():
+                    to.write(chunk)
+        except httpx.TransportError as exc:
+            if (refused := tls.refusal(exc, self.url)) is not None:
+                raise refused from exc
+            raise CommandError(f"{self.url} does not answer: {_said(exc)}", Exit.NOT_REACHED) from exc
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None) -> Json:
         """`key` is the idempotency key; one is made where the caller has no better."""

@@ -1,7 +1,8 @@
 """`fleet validation`, `fleet revalidate`, `fleet abort`: validations, by hand and on record."""
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -80,26 +81,70 @@ def logs(
     context: typer.Context,
     validation: ValidationId,
     measurement: Annotated[str | None, typer.Argument(metavar="[MEASUREMENT]", help="Print this one's output.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The same as MEASUREMENT.")] = None,
+    check: Annotated[str | None, typer.Option("--check", help="Print all outputs of this check.")] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=1, max=1_000_000, help="Only the last lines.")] = None,
     stream: Annotated[str | None, typer.Option("--stream", help="stdout or stderr; both if left out.")] = None,
 ) -> None:
-    """Which raw outputs are stored, or one of them."""
+    """Which raw outputs are stored, or what is in them."""
     here = session.of(context)
     base = f"/v1/validations/{session.segment(validation)}/logs"
     with here.connect() as client:
         page = client.rows(base)
-        if measurement is None:
+        asked = {"name": measurement or name, "check": check, "stream": stream}
+        wanted = {key: value for key, value in asked.items() if value is not None}
+        if not wanted and tail is None:
             here.answer_list(page, _LOGS, "Nothing was measured.")
             return
-        kept = [
-            row for row in page["items"] if row["name"] == measurement and (stream is None or row["stream"] == stream)
-        ]
+        kept = [row for row in page["items"] if all(row[key] == value for key, value in wanted.items())]
         if not kept:
             names = ", ".join(dict.fromkeys(str(row["name"]) for row in page["items"])) or "none"
-            wanted = measurement if stream is None else f"{measurement} {stream}"
-            raise CommandError(f"{validation} has no output of {wanted}; there is: {names}", Exit.REFUSED)
+            raise CommandError(
+                f"{validation} has no output of {' '.join(wanted.values())}; there is: {names}", Exit.REFUSED
+            )
         for row in kept:
-            row["text"] = client.text(f"{base}/{session.segment(measurement)}/{session.segment(row['stream'])}")
-    here.answer({"items": kept, "next": None}, lambda: print_text("".join(row["text"] for row in kept)))
+            path = f"{base}/{session.segment(row['name'])}/{session.segment(row['stream'])}"
+            row["text"] = client.text(path, {"tail": tail})
+    several = len({row["name"] for row in kept}) > 1
+    here.answer({"items": kept, "next": None}, lambda: print_text("".join(_titled(row, several) for row in kept)))
+
+
+def _titled(row: dict[str, Any], several: bool) -> str:
+    """Where there are several, each says of what it is; those that printed nothing are left out."""
+    text = str(row["text"])
+    if not several or not text:
+        return text
+    return f"== {row['name']} {row['stream']}\n{text if text.endswith(chr(10)) else text + chr(10)}"
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    validation: ValidationId,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="A new file, such as val.tar.gz.")],
+) -> None:
+    """Record, findings, limits and raw outputs in one archive. Exit status 3: something of it could not be had."""
+    here = session.of(context)
+    if out.exists():
+        raise CommandError(f"-o: there is a file {out} already", Exit.USAGE)
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        with here.connect() as client, partial.open("wb") as file:
+            client.download(f"/v1/validations/{session.segment(validation)}/export", file)
+        from fleet.cli import archive
+
+        manifest, problems = archive.check(partial)
+        partial.rename(out)
+    except OSError as exc:
+        raise CommandError(f"-o: {out} cannot be written: {exc.strerror}", Exit.USAGE) from exc
+    finally:
+        partial.unlink(missing_ok=True)
+    said = {"file": str(out), "complete": not problems, "files": len(manifest["files"]), "problems": problems}
+    here.answer(said, lambda: say(f"{out}: {said['files']} files of {validation}."))
+    for problem in problems:
+        complain(problem)
+    if problems:
+        raise typer.Exit(Exit.NOT_SETTLED)
 
 
 def revalidate(

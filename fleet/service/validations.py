@@ -96,6 +96,7 @@ def show(session: Session, id_: str) -> Json:
         "playbook": row.playbook,
         "image": row.image,
         "inventory": row.inventory,
+        "evidence": {"bytes": row.evidence_bytes, "dropped_at": stamp_or_none(row.evidence_dropped_at)},
         "receipts": {hook: {**kept, "at": stamp(kept["at"])} for hook, kept in row.receipts.items()},
     }
 
@@ -106,14 +107,22 @@ def logs(session: Session, window: Window, id_: str) -> Json:
     return portion("log", [log for row in rows for log in _logs(row)], window)
 
 
-def log(session: Session, services: Services, id_: str, measurement: str, stream: str) -> bytes:
-    """One raw output, byte for byte as stored. Raises NotFound, StoreError."""
-    validations.get(session, id_)
+def log(
+    session: Session, services: Services, id_: str, measurement: str, stream: str, tail: int | None = None
+) -> bytes:
+    """One raw output, byte for byte as stored, or its last lines. Raises NotFound, StoreError."""
+    row = validations.get(session, id_)
     files = {(row.name, of): file for row in validations.measurements(session, id_) for of, file in row.files.items()}
     if (measurement, stream) not in files:
         there = ", ".join(sorted(f"{name}/{of}" for name, of in files)) or "none"
         raise NotFound(f"validation {id_} has no log {measurement}/{stream}; there is: {there}")
-    return services.evidence.get(files[measurement, stream])
+    if row.evidence_dropped_at is not None:
+        raise NotFound(
+            f"the raw outputs of validation {id_} were dropped at {at(row.evidence_dropped_at)} by the site's retention; "
+            f"its verdict and findings are kept"
+        )
+    raw = services.evidence.get(files[measurement, stream])
+    return raw if tail is None else b"".join(raw.splitlines(keepends=True)[-tail:])
 
 
 def _logs(row: MeasurementRow) -> list[Json]:
